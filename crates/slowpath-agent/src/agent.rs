@@ -7,7 +7,7 @@ use crate::agent_core::{AgentCore, CoreOptions, ObserverCommand, RoundReading, S
 use crate::budget::BudgetState;
 use crate::budget::priority::Change;
 use crate::budget::program_cost::Sample;
-use crate::clock::{ClockReading, process_cpu, thread_cpu, wall_clock};
+use crate::clock::{ClockReading, clock_status, process_cpu, thread_cpu, wall_clock};
 use crate::config::Config;
 use crate::host_totals::{HostTotals, OwnerLabels};
 use crate::listeners::LiveListener;
@@ -83,6 +83,7 @@ impl Agent {
         let options = bpf::Options {
             area: config.area,
             late_margin: config.thresholds.late_margin(),
+            namespaces: config.namespaces,
             ..bpf::Options::default()
         };
         memory::limit_kept();
@@ -108,7 +109,7 @@ impl Agent {
             logs,
         };
         let mut core = AgentCore::new(tracker, core_options, now);
-        let counters = (tier == Tier::Bpf).then(ListenerScanner::all_counters);
+        let counters = (tier == Tier::Bpf).then(|| ListenerScanner::counters_of(config.namespaces));
         core.listeners.start(now, counters.into_iter().flatten());
         let mut agent = Agent {
             core,
@@ -292,6 +293,7 @@ impl Agent {
             wall: wall_clock(),
             losses: self.outside_losses(),
             turnover: self.observer.turnover(),
+            clock: clock_status(),
         }
     }
 
@@ -453,7 +455,7 @@ impl Agent {
         let _ = self.poll();
         let reading = self.round_reading();
         let Agent { core, machine, .. } = &mut self;
-        core.tracker.save_summaries(machine);
+        core.tracker.save_last(machine);
         core.record_coverage(monotonic(), reading, machine);
         let mut losses = self.losses();
         let recorder = self.recorder.take().map(Recorder::finish);

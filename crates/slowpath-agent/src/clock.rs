@@ -2,7 +2,8 @@
 //! The clocks that the core is given the readings of.
 
 use rustix::time::ClockId;
-use slowpath_model::{Micros, MonoNanos, WallMicros};
+use slowpath_model::{ClockState, ClockStatus, Micros, MonoNanos, WallMicros};
+use std::mem::MaybeUninit;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// All clocks at one moment.
@@ -48,4 +49,40 @@ pub(crate) fn wall_clock() -> WallMicros {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     WallMicros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// How good the wall clock is (adjtimex(2), which reads without a privilege); `None` where the
+/// call is not allowed, as below a seccomp filter without it.
+pub(crate) fn clock_status() -> Option<ClockStatus> {
+    // SAFETY: timex is plain data, for which zero is a value; `modes` 0 changes nothing.
+    let mut timex: libc::timex = unsafe { MaybeUninit::zeroed().assume_init() };
+    // SAFETY: the call fills the struct that it is given.
+    let state = unsafe { libc::adjtimex(&mut timex) };
+    Some(ClockStatus {
+        state: ClockState::from_kernel(state)?,
+        synchronised: timex.status & libc::STA_UNSYNC == 0,
+        max_error: Micros(u64::try_from(timex.maxerror).unwrap_or(0)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `second_overflow` sets `STA_UNSYNC` where the error reaches 16 s (`NTP_PHASE_LIMIT`), and
+    /// adjtimex returns `TIME_ERROR` while it is set.
+    #[test]
+    fn the_clock_s_state_fits_whether_it_is_synchronised() {
+        let Some(status) = clock_status() else {
+            println!(
+                "SKIPPED the_clock_s_state_fits_whether_it_is_synchronised: adjtimex is not allowed"
+            );
+            return;
+        };
+        if status.synchronised {
+            assert!(status.max_error < Micros(16_000_000), "{status:?}");
+        } else {
+            assert_eq!(status.state, ClockState::Error);
+        }
+    }
 }

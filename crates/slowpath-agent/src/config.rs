@@ -5,7 +5,7 @@ use crate::budget::Budget;
 use crate::observer::TierChoice;
 use crate::owners::OwnerOptions;
 use slowpath_diagnose::Thresholds;
-use slowpath_observe::bpf;
+use slowpath_observe::{Namespaces, bpf};
 use slowpath_store::Retention;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +20,8 @@ pub struct Config {
     pub log: Option<PathBuf>,
     /// The host's name in the log. Default none: what uname(2) calls it.
     pub host: Option<String>,
+    /// The network namespaces whose connections and listeners are observed. Default all.
+    pub namespaces: Namespaces,
     /// What the log deletes of itself.
     pub retention: Retention,
     /// Which tier to use. Default the best one that works.
@@ -54,6 +56,7 @@ impl Default for Config {
             interval: Duration::from_millis(500),
             log: None,
             host: None,
+            namespaces: Namespaces::All,
             retention: Retention::default(),
             tier: TierChoice::Auto,
             thresholds: Thresholds::default(),

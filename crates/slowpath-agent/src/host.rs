@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use slowpath_model::{
     ConnectionSummary, Coverage, FourTuple, InteractionInterval, ListenerInterval, ProblemInterval,
-    ProcessStart,
+    ProcessStart, TrafficInterval,
 };
 use slowpath_observe::conntrack::Answer;
 
@@ -22,6 +22,8 @@ pub(crate) enum Record<'a> {
     FirstProblem(&'a ConnectionSummary, &'a ProblemInterval),
     /// A connection, when it closed or as it is now.
     Summary(&'a ConnectionSummary),
+    /// Likewise, with what it carried since the last such record.
+    Traffic(&'a ConnectionSummary, &'a TrafficInterval),
     /// What was observed and lost over one round.
     Coverage(&'a Coverage),
     /// An interval in which a listener had a problem.

@@ -49,6 +49,7 @@ mod scripted_agent;
 pub mod service;
 mod summaries;
 mod tracker;
+mod traffic;
 
 pub use agent::{Agent, FinishReport, PollError, StartError, host_name};
 pub use budget::{Budget, BudgetError, BudgetState};
@@ -69,6 +70,6 @@ pub use recorder::{
 };
 pub use scripted_agent::ScriptedAgent;
 pub use slowpath_model::{Capabilities, HistoryPoint};
-pub use slowpath_observe::{Call, Direction, Feature, FeatureState, ProgramCost};
+pub use slowpath_observe::{Call, Direction, Feature, FeatureState, Namespaces, ProgramCost};
 pub use slowpath_recorder::ring;
 pub use slowpath_store::{Retention, WriterStatus};

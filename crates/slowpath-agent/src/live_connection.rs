@@ -2,6 +2,7 @@
 //! A connection that lives, and what is known of it.
 
 use crate::host_totals::{Charge, HostTotals, Labelled};
+use crate::traffic::TrafficMark;
 use slowpath_diagnose::Totals;
 use slowpath_model::{
     ConnectionSummary, HistoryPoint, IntervalVerdict, LifeFacts, LifeTurns, Micros, Owner,
@@ -52,6 +53,8 @@ pub struct LiveConnection {
     pub first_observed: WallMicros,
     /// Its recent past, oldest first; empty unless asked for.
     pub history: VecDeque<HistoryPoint>,
+    /// Until when what it carried is in the log.
+    pub(crate) traffic: TrafficMark,
 }
 
 impl LiveConnection {
@@ -71,6 +74,7 @@ impl LiveConnection {
         poll: u64,
     ) -> Self {
         LiveConnection {
+            traffic: TrafficMark::new(&before, before.at, first_observed),
             owner,
             real_peer: None,
             snapshot: before,

@@ -12,7 +12,7 @@ use slowpath_model::{Capabilities, LossCounters, MonoNanos, Problem, ProblemSet,
 use slowpath_observe::bpf::{self, BpfTier};
 use slowpath_observe::inet_diag::{self, InetDiag, OtherNamespaces};
 use slowpath_observe::{
-    Call, Feature, FeatureState, PollReport, ProgramCost, Sink, monotonic, with_limit,
+    Call, Feature, FeatureState, Namespaces, PollReport, ProgramCost, Sink, monotonic, with_limit,
 };
 
 /// Which tier to use.
@@ -65,7 +65,8 @@ pub(crate) enum Observer {
     Bpf(Box<BpfTier>),
     InetDiag {
         tier: Box<InetDiag>,
-        other_namespaces: Box<OtherNamespaces>,
+        /// `None`: only the own one is observed.
+        other_namespaces: Option<Box<OtherNamespaces>>,
         out: Vec<Snapshot>,
         inodes: FxHashMap<u64, u32>,
         /// Those of the listening sockets, as of the latest walk.
@@ -117,8 +118,38 @@ fn inet_diag_features(reason: &str) -> Vec<Feature> {
     ]
 }
 
+/// Whether connections in other network namespaces are observed.
+fn namespaces_feature(unobserved: Option<String>) -> Feature {
+    Feature {
+        name: "namespaces",
+        measures: "connections in other network namespaces",
+        state: match unobserved {
+            None => FeatureState::Active,
+            Some(reason) => FeatureState::Missing { reason },
+        },
+        serves: ProblemSet::EMPTY,
+    }
+}
+
 impl Observer {
+    /// Opens the tier that was chosen. A capability states it if only the own network namespace
+    /// is observed.
+    ///
+    /// # Errors
+    /// What could not be opened, and why.
     pub(crate) fn open(
+        choice: TierChoice,
+        options: &bpf::Options,
+    ) -> Result<(Self, Capabilities), OpenError> {
+        let (observer, mut capabilities) = Self::open_tier(choice, options)?;
+        if options.namespaces == Namespaces::Own {
+            let reason = "only the own one is to be observed".to_owned();
+            capabilities.set(namespaces_feature(Some(reason)));
+        }
+        Ok((observer, capabilities))
+    }
+
+    fn open_tier(
         choice: TierChoice,
         options: &bpf::Options,
     ) -> Result<(Self, Capabilities), OpenError> {
@@ -138,6 +169,7 @@ impl Observer {
             },
         };
         let fallback = refused.as_ref().map(|error| with_limit(&error.to_string()));
+        let namespaces = options.namespaces;
         let options = inet_diag::Options {
             changed_only: true,
             ..Default::default()
@@ -155,7 +187,8 @@ impl Observer {
                 };
                 let observer = Observer::InetDiag {
                     tier: Box::new(tier),
-                    other_namespaces: Box::new(OtherNamespaces::new(options)),
+                    other_namespaces: (namespaces == Namespaces::All)
+                        .then(|| Box::new(OtherNamespaces::new(options))),
                     out: Vec::new(),
                     inodes: FxHashMap::default(),
                     listening: FxHashMap::default(),
@@ -193,7 +226,10 @@ impl Observer {
                 for (snapshot, key) in out.iter().zip(tier.keys()) {
                     hand_over(snapshot, key.inode);
                 }
-                let others = other_namespaces.poll(hand_over);
+                let others = other_namespaces
+                    .as_mut()
+                    .map(|others| others.poll(hand_over));
+                let others = others.unwrap_or_default();
                 Ok(PollReport {
                     at,
                     visited: report.open + others.open,
@@ -213,20 +249,13 @@ impl Observer {
     /// Whether all network namespaces are observed; `None` where that does not depend on entering them.
     pub(crate) fn namespaces(&mut self) -> Option<Feature> {
         let Observer::InetDiag {
-            other_namespaces, ..
+            other_namespaces: Some(others),
+            ..
         } = self
         else {
             return None;
         };
-        Some(Feature {
-            name: "namespaces",
-            measures: "connections in other network namespaces",
-            state: match other_namespaces.unobserved() {
-                None => FeatureState::Active,
-                Some(reason) => FeatureState::Missing { reason },
-            },
-            serves: ProblemSet::EMPTY,
-        })
+        Some(namespaces_feature(others.unobserved()))
     }
 
     /// Searches for connections that the polls do not meet, among all sockets or among so many

@@ -18,7 +18,7 @@ use slowpath_diagnose::Thresholds;
 use slowpath_model::{
     Capabilities, ConnectionId, ConnectionSummary, Coverage, FourTuple, Holder,
     InteractionInterval, ListenerInterval, LossCounters, Micros, MonoNanos, ProblemInterval,
-    Snapshot, Tier, WallMicros,
+    Snapshot, Tier, TrafficInterval, WallMicros,
 };
 use slowpath_observe::PollReport as Observed;
 use slowpath_observe::Sink;
@@ -86,6 +86,7 @@ pub(crate) enum Logged {
     Coverage(Coverage),
     Listener(ListenerInterval),
     Interaction(InteractionInterval),
+    Traffic(TrafficInterval),
 }
 
 /// The machine as the core's host.
@@ -125,6 +126,14 @@ impl Script {
         self.log.iter().flatten().filter_map(summary).collect()
     }
 
+    pub(crate) fn traffic(&self) -> Vec<TrafficInterval> {
+        let traffic = |logged: &Logged| match logged {
+            Logged::Traffic(traffic) => Some(*traffic),
+            _ => None,
+        };
+        self.log.iter().flatten().filter_map(traffic).collect()
+    }
+
     pub(crate) fn problems<'a>(&'a self) -> Vec<&'a ProblemInterval> {
         let problem = |logged: &'a Logged| match logged {
             Logged::Problem(interval) => Some(interval),
@@ -159,13 +168,14 @@ impl Host for Script {
             self.records_dropped += 1;
             return false;
         }
-        if let Record::FirstProblem(summary, _) = record {
+        if let Record::FirstProblem(summary, _) | Record::Traffic(summary, _) = record {
             log.push(Logged::Summary(Box::new(summary.clone())));
         }
         log.push(match record {
             Record::FirstProblem(_, interval) => Logged::Problem(interval.clone()),
             Record::Problem(interval) => Logged::Problem(interval.clone()),
             Record::Summary(summary) => Logged::Summary(Box::new(summary.clone())),
+            Record::Traffic(_, traffic) => Logged::Traffic(*traffic),
             Record::Coverage(coverage) => Logged::Coverage(coverage.clone()),
             Record::Listener(interval) => Logged::Listener(interval.clone()),
             Record::Interaction(interval) => Logged::Interaction(interval.clone()),

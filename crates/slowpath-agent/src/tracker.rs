@@ -22,6 +22,7 @@ use crate::live_connection::LiveConnection;
 use crate::owners::Owners;
 use crate::owners::assign::{HolderScan, Reasons};
 use crate::real_peers::RealPeers;
+use crate::traffic::TrafficMark;
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::{Thresholds, opened};
 use slowpath_model::{Micros, MonoNanos, Owner, Snapshot, UnknownOwners, WallMicros};
@@ -215,12 +216,14 @@ impl ConnectionTracker {
         if let Some(host_totals) = &mut self.consumers.host_totals {
             host_totals.meet(observed_from_birth);
         }
-        let slot = self.table.insert(LiveConnection::new(
-            before,
-            self.owners.claimed(snapshot, host),
-            self.time.wall_of(since),
-            self.poll,
-        ));
+        let owner = self.owners.claimed(snapshot, host);
+        let first_observed = self.time.wall_of(since);
+        let mut connection = LiveConnection::new(before, owner, first_observed, self.poll);
+        if connection.snapshot.at == snapshot.at {
+            // Its opening was missed: what it carried until now may be older than the agent.
+            connection.traffic = TrafficMark::new(snapshot, snapshot.at, first_observed);
+        }
+        let slot = self.table.insert(connection);
         self.real_peers.opened(slot);
         if observed_from_birth {
             self.judge(slot, snapshot, host);
@@ -334,7 +337,7 @@ impl ConnectionTracker {
         }
         if host.logs() {
             let last_observed = self.time.wall_of(connection.snapshot.at);
-            records::log_summary(&self.owners, &connection, last_observed, host);
+            records::log_closed(&self.owners, &connection, last_observed, host);
         }
         if self.judge.keep_verdicts && self.closed.len() < MAX_CLOSED {
             self.closed.push(connection);

@@ -2,13 +2,14 @@
 //! A thousand connections opened and closed a second, in network namespaces that come and go
 //! meanwhile: each is in the log, counted by the cookies that their own sockets say.
 
+mod sockets;
+
 use slowpath_agent::{Agent, Budget, Config, TierChoice};
 use slowpath_store::{LogReader, TimeRange};
+use sockets::{cookie, move_on};
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,38 +21,6 @@ const RATE: u32 = 1_000;
 /// Connections in one namespace before its thread goes to another; nothing leads to the old
 /// one any more.
 const IN_ONE: u32 = 250;
-
-/// Puts this thread into a fresh network namespace.
-fn move_on() -> io::Result<()> {
-    // SAFETY: changes this thread's namespace only.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let up = Command::new("ip")
-        .args(["link", "set", "lo", "up"])
-        .status()?;
-    if !up.success() {
-        return Err(io::Error::other(format!("ip link set lo up: {up}")));
-    }
-    Ok(())
-}
-
-fn cookie(socket: &TcpStream) -> u64 {
-    let mut cookie = 0u64;
-    let mut length = 8;
-    // SAFETY: the kernel writes at most eight bytes to `cookie`.
-    let done = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_COOKIE,
-            (&raw mut cookie).cast(),
-            &mut length,
-        )
-    };
-    assert_eq!(done, 0);
-    cookie
-}
 
 /// Opens and closes `count` connections at the rate; gives the cookies of both ends.
 fn churn(count: u32) -> io::Result<Vec<u64>> {

@@ -47,7 +47,10 @@ pub use owner::{
 pub use problem::{
     Deltas, Finding, IntervalVerdict, Precedence, Problem, ProblemSet, Share, Stage,
 };
-pub use record::{ConnectionSummary, Coverage, LifeFacts, LossCounters, ProblemInterval};
+pub use record::{
+    ClockState, ClockStatus, ConnectionSummary, Coverage, LifeFacts, LossCounters, ProblemInterval,
+    TrafficInterval,
+};
 pub use stats::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Ending, Failure, RecoveryStats, RtoStats, RttSums,
     Snapshot, SocketFacts, TcpState, TcpStats, Tier, call_bucket,

@@ -76,6 +76,26 @@ pub struct ConnectionSummary {
     pub life: LifeFacts,
 }
 
+/// What a connection carried over a stretch of about an hour at most, healthy or not: what losses
+/// are counted against. The stretches of a connection follow each other without a gap while one
+/// agent observes it. One that carried nothing has no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficInterval {
+    /// Which connection.
+    pub connection: ConnectionId,
+    /// The stretch's end.
+    pub end: WallMicros,
+    /// The stretch's length, by the monotonic clock.
+    pub duration: Micros,
+    /// Segments with payload sent, retransmissions included; `None`, as of the others: the counter
+    /// went backwards, as the kernel's does at 2^32.
+    pub data_segments_out: Option<u64>,
+    /// Segments with payload received.
+    pub data_segments_in: Option<u64>,
+    /// Segments retransmitted for whatever reason.
+    pub retransmitted: Option<u64>,
+}
+
 /// What the log keeps of a connection for answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LifeFacts {
@@ -133,4 +153,57 @@ pub struct Coverage {
     pub cpu: Micros,
     /// Problems that this tier on this kernel cannot measure.
     pub unmeasured: ProblemSet,
+    /// The host's wall clock at the end; `None`: not known, as in logs from before this field.
+    #[serde(default)]
+    pub clock: Option<ClockStatus>,
+}
+
+/// How good the host's wall clock is, as the kernel states it (adjtimex(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockStatus {
+    /// What the kernel's clock is doing.
+    pub state: ClockState,
+    /// Whether something disciplines it: `STA_UNSYNC` is not set.
+    pub synchronised: bool,
+    /// The kernel's bound of its error (`maxerror`): what the time daemon set, grown by 500 ppm since
+    /// (`second_overflow`); 16 s where nothing sets it (`NTP_PHASE_LIMIT`).
+    pub max_error: Micros,
+}
+
+/// The state of the kernel's clock: what adjtimex(2) returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockState {
+    /// `TIME_OK`: synchronised, no leap second near.
+    Ok = 0,
+    /// `TIME_INS`: a leap second will be inserted at the end of the UTC day.
+    Insert = 1,
+    /// `TIME_DEL`: one will be deleted.
+    Delete = 2,
+    /// `TIME_OOP`: one is being inserted.
+    InProgress = 3,
+    /// `TIME_WAIT`: one has been inserted or deleted.
+    Waiting = 4,
+    /// `TIME_ERROR`: not synchronised.
+    Error = 5,
+}
+
+impl ClockState {
+    /// Every state, at the place of its number.
+    pub const ALL: [ClockState; 6] = [
+        ClockState::Ok,
+        ClockState::Insert,
+        ClockState::Delete,
+        ClockState::InProgress,
+        ClockState::Waiting,
+        ClockState::Error,
+    ];
+
+    /// Their names, in the same order.
+    pub const NAMES: [&str; 6] = ["ok", "insert", "delete", "in_progress", "waiting", "error"];
+
+    /// The state with the kernel's number.
+    pub fn from_kernel(number: i32) -> Option<Self> {
+        ClockState::ALL.get(usize::try_from(number).ok()?).copied()
+    }
 }

@@ -25,6 +25,7 @@ mod probes;
 pub use probes::Aligned;
 
 pub use exhausted::{exhausted, with_limit};
+pub use namespaces::Namespaces;
 pub use slowpath_model::{Feature, FeatureState};
 use slowpath_model::{Holder, MonoNanos, Snapshot};
 

@@ -6,7 +6,7 @@
 //! are read once where a namespace is met, and then only in rounds in which one of its
 //! listeners shows something.
 
-use crate::namespaces;
+use crate::namespaces::{self, Namespaces};
 use slowpath_model::{ListenCounters, ListenSettings, ListenerSnapshot};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -157,17 +157,24 @@ pub struct Netstats {
 const MAX_PATHS: usize = 4_096;
 
 impl Netstats {
-    /// The counters of every namespace that can be reached now, by inode number and cookie.
-    pub fn all() -> HashMap<(u32, u64), ListenCounters> {
+    /// The counters of those namespaces, as far as they can be reached now, by inode number and
+    /// cookie.
+    pub fn of(wanted: Namespaces) -> HashMap<(u32, u64), ListenCounters> {
         let found = Mutex::new(HashMap::new());
-        namespaces::in_each(|| {
+        let read = || {
             let inode = fs::metadata("/proc/thread-self/ns/net").map(|m| m.ino() as u32);
             if let (Ok(inode), Some(counters), Ok(mut found)) =
                 (inode, own_counters(), found.lock())
             {
                 found.insert((inode, own_cookie()), counters);
             }
-        });
+        };
+        match wanted {
+            Namespaces::Own => read(),
+            Namespaces::All => {
+                namespaces::in_each(read);
+            }
+        }
         found.into_inner().unwrap_or_default()
     }
 

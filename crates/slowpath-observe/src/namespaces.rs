@@ -2,19 +2,52 @@
 //! Network namespaces: finding them and doing something in each.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-/// Inode number of this process's network namespace; 0 if it cannot be read.
-pub(crate) fn own_inode() -> u32 {
-    fs::metadata("/proc/self/ns/net").map_or(0, |m| m.ino() as u32)
+/// The network namespaces whose sockets are observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Namespaces {
+    /// Every one.
+    #[default]
+    All,
+    /// Only the one of the thread that opens the tier.
+    Own,
+}
+
+impl FromStr for Namespaces {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Namespaces::All),
+            "own" => Ok(Namespaces::Own),
+            _ => Err("neither own nor all".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Namespaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Namespaces::All => "all",
+            Namespaces::Own => "own",
+        })
+    }
+}
+
+/// Inode number of this thread's network namespace.
+pub(crate) fn own_inode() -> io::Result<u32> {
+    fs::metadata("/proc/thread-self/ns/net").map(|meta| meta.ino() as u32)
 }
 
 /// Runs `work` once in each network namespace that a process or a name under `/run/netns`
-/// keeps alive, on a thread of its own; in this process's namespace only, if entering
+/// keeps alive, on a thread of its own; in this thread's namespace only, if entering
 /// others is not permitted. Returns how often that was refused: for a namespace, or for a
 /// process whose namespace may not even be known.
 pub(crate) fn in_each(work: impl Fn() + Sync) -> usize {
@@ -25,7 +58,7 @@ pub(crate) fn in_each(work: impl Fn() + Sync) -> usize {
 /// which it did.
 pub(crate) fn in_new(visited: &mut HashSet<u32>, work: impl Fn() + Sync) -> usize {
     let mut refused = 0;
-    if visited.insert(own_inode()) {
+    if visited.insert(own_inode().unwrap_or_default()) {
         work();
     }
     let mut others = Vec::new();

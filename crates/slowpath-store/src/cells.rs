@@ -3,7 +3,9 @@
 //! spool's payloads and the Parquet files both follow.
 
 use crate::column::Column;
-use slowpath_model::{CaState, Micros, MonoNanos, Origin, ProblemSet, TcpState, Tier, WallMicros};
+use slowpath_model::{
+    CaState, ClockState, Micros, MonoNanos, Origin, ProblemSet, TcpState, Tier, WallMicros,
+};
 
 /// One value of one row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,6 +133,7 @@ flat_by_conversion! {
     CaState, u64, |v| *v as u64, |r| CaState::from_kernel(u8::try_from(r).ok()?);
     Origin, u64, |v| *v as u64, |r| ORIGINS.get(usize::try_from(r).ok()?).copied();
     Tier, u64, |v| *v as u64, |r| TIERS.get(usize::try_from(r).ok()?).copied();
+    ClockState, u64, |v| *v as u64, |r| ClockState::from_kernel(i32::try_from(r).ok()?);
 }
 
 macro_rules! flat_options {
@@ -289,6 +292,9 @@ mod tests {
         }
         for (i, tier) in TIERS.into_iter().enumerate() {
             assert_eq!(tier as usize, i);
+        }
+        for (i, state) in ClockState::ALL.into_iter().enumerate() {
+            assert_eq!(state as usize, i);
         }
         assert_eq!(TCP_STATES.len(), TCP_STATE_NAMES.len());
         assert_eq!(ORIGINS.len(), ORIGIN_NAMES.len());

@@ -12,6 +12,7 @@
 //!                                   coverage-SEGMENT.parquet
 //!                                   listeners-SEGMENT.parquet
 //!                                   interactions-SEGMENT.parquet
+//!                                   traffic-SEGMENT.parquet
 //! ```
 
 use crate::StoreError;
@@ -32,14 +33,16 @@ pub(crate) const CONNECTIONS: &str = "connections";
 pub(crate) const COVERAGE: &str = "coverage";
 pub(crate) const LISTENERS: &str = "listeners";
 pub(crate) const INTERACTIONS: &str = "interactions";
+pub(crate) const TRAFFIC: &str = "traffic";
 
-const TABLES: [&str; 6] = [
+const TABLES: [&str; 7] = [
     INTERVALS,
     PROBLEMS,
     CONNECTIONS,
     COVERAGE,
     LISTENERS,
     INTERACTIONS,
+    TRAFFIC,
 ];
 
 pub(crate) fn spool_dir(dir: &Path) -> PathBuf {

@@ -98,5 +98,6 @@ pub(crate) fn end_of(record: &Record) -> WallMicros {
         Record::Coverage(coverage) => coverage.end,
         Record::Listener(interval) => interval.end,
         Record::Interaction(interval) => interval.end,
+        Record::Traffic(interval) => interval.end,
     }
 }

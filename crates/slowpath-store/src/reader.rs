@@ -8,7 +8,7 @@
 use crate::cells::{Flat, Row};
 use crate::interval::Logged;
 use crate::layout::{
-    self, CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS, TableFile,
+    self, CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS, TRAFFIC, TableFile,
 };
 use crate::read_report::{ReadReport, end_of, missing_from, unclosed};
 use crate::rows::IDENTITY;
@@ -542,16 +542,17 @@ fn lost(
     all: &[TableFile],
     range: TimeRange,
 ) -> Option<(PathBuf, String)> {
-    // Each interval has a problem and a connection, in the same segment.
+    // Each interval has a problem and a connection, in the same segment, and traffic has a connection.
+    let has = |table| all.iter().any(|other| other.path == file.beside(table));
     let proves = match wanted {
         INTERVALS => file.table == PROBLEMS,
-        CONNECTIONS => file.table == INTERVALS,
+        CONNECTIONS => file.table == INTERVALS || file.table == TRAFFIC && !has(INTERVALS),
         _ => false,
     };
-    let path = file.beside(wanted);
-    if !proves || all.iter().any(|other| other.path == path) {
+    if !proves || has(wanted) {
         return None;
     }
+    let path = file.beside(wanted);
     let (from, to) = table::open(&file.path).ok()?.span();
     // Else retention deletes the hour just now.
     let is_lost = range.meets(from, to) && file.path.exists();
@@ -602,8 +603,8 @@ fn findings(file: &TableFile) -> Result<Vec<(u64, Finding)>, StoreError> {
     Ok(found)
 }
 
-/// The connections of an intervals file's segment, by their number.
-fn identities(file: &TableFile) -> Result<HashMap<u64, ConnectionId>, StoreError> {
+/// The connections of a file's segment, by their number.
+pub(crate) fn identities(file: &TableFile) -> Result<HashMap<u64, ConnectionId>, StoreError> {
     let path = file.beside(CONNECTIONS);
     let columns = &schema::connection_cells()[..IDENTITY.len()];
     let mut ids = HashMap::new();

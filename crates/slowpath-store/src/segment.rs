@@ -2,7 +2,7 @@
 //! The rows of a segment's tables, from its records.
 
 use crate::cells::{CellValue, Flat};
-use crate::layout::{CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS};
+use crate::layout::{CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS, TRAFFIC};
 use crate::merging::{Merged, Merging};
 use crate::pieces::Pieces;
 use crate::read_report::end_of;
@@ -10,10 +10,14 @@ use crate::schema::{self, Origin, columns, connection_number};
 use crate::spool::{Frames, Header, HeaderError, Parsed, Record, record_again};
 use crate::summary_rank::{Rank, summary_rank};
 use crate::table::Rows;
-use slowpath_model::{ConnectionId, Coverage, Micros, WallMicros};
+use crate::traffic;
+use slowpath_model::{
+    ConnectionId, Coverage, InteractionInterval, ListenerInterval, Micros, TrafficInterval,
+    WallMicros,
+};
 use std::collections::BTreeMap;
 
-/// Every connection of a segment that had a problem or a summary, with the rank of its latest
+/// Every connection of a segment that had a problem, traffic or a summary, with the rank of its latest
 /// summary and where in the spool that is.
 type Connections = BTreeMap<ConnectionId, Option<(Rank, usize)>>;
 
@@ -43,12 +47,9 @@ pub(crate) fn tables(
         host: frames.header().host.host.clone(),
     };
     let mut connections = Connections::new();
-    let mut stretches: Vec<Coverage> = Vec::new();
     let mut last = None;
     let mut merging = Merging::new(merge_up_to);
-    let mut coverage = Rows::new(COVERAGE, columns(COVERAGE).to_vec());
-    let mut listeners = Rows::new(LISTENERS, columns(LISTENERS).to_vec());
-    let mut interactions = Rows::new(INTERACTIONS, columns(INTERACTIONS).to_vec());
+    let mut stretches = Stretches::new(&origin);
     while let Some(frame) = frames.next() {
         pieces.row();
         let record = frames.decode(&frame);
@@ -65,47 +66,94 @@ pub(crate) fn tables(
                     *known = Some((rank, frame.at));
                 }
             }
-            Some(Record::Coverage(c)) => match stretches.last_mut() {
-                Some(before) if continues(before, &c) => join(before, &c),
-                _ => stretches.push(*c),
-            },
-            Some(Record::Listener(l)) => {
-                let row = timed(&mut listeners, &origin, l.end, l.duration);
-                push(&mut listeners, row, |row| l.put(row));
-            }
-            Some(Record::Interaction(i)) => {
-                let row = timed(&mut interactions, &origin, i.end, i.duration);
-                push(&mut interactions, row, |row| {
-                    connection_number(&i.connection).put(row);
-                    connection_number(&i.cause).put(row);
-                    i.put(row);
-                });
+            Some(Record::Coverage(coverage)) => stretches.cover(*coverage),
+            Some(Record::Listener(listener)) => stretches.listener(&listener),
+            Some(Record::Interaction(interaction)) => stretches.interaction(&interaction),
+            Some(Record::Traffic(traffic)) => {
+                connections.entry(traffic.connection).or_default();
+                stretches.traffic(&traffic);
             }
             None => {}
         }
-    }
-    for c in &stretches {
-        let row = timed(&mut coverage, &origin, c.end, c.duration);
-        push(&mut coverage, row, |row| c.put(row));
     }
     let parsed = frames.end();
     let spool = (file, &parsed.header);
     let connections = connection_rows(&connections, spool, &origin, pieces);
     let merged = merging.end(file, &parsed.header);
     let (intervals, problems) = problem_rows(merged, &origin, pieces);
-    let tables = vec![
-        (CONNECTIONS, connections),
-        (COVERAGE, coverage),
-        (LISTENERS, listeners),
-        (INTERACTIONS, interactions),
-        (PROBLEMS, problems),
-        (INTERVALS, intervals),
-    ];
+    let mut tables = vec![(CONNECTIONS, connections)];
+    tables.extend(stretches.end());
+    tables.extend([(PROBLEMS, problems), (INTERVALS, intervals)]);
     Ok(Segment {
         parsed,
         last,
         tables,
     })
+}
+
+/// The tables whose rows are records about a stretch of time.
+struct Stretches<'a> {
+    origin: &'a Origin,
+    coverage: Vec<Coverage>,
+    listeners: Rows,
+    interactions: Rows,
+    traffic: Rows,
+}
+
+impl<'a> Stretches<'a> {
+    fn new(origin: &'a Origin) -> Self {
+        let rows = |table| Rows::new(table, columns(table).to_vec());
+        Stretches {
+            origin,
+            coverage: Vec::new(),
+            listeners: rows(LISTENERS),
+            interactions: rows(INTERACTIONS),
+            traffic: rows(TRAFFIC),
+        }
+    }
+
+    fn cover(&mut self, coverage: Coverage) {
+        match self.coverage.last_mut() {
+            Some(before) if continues(before, &coverage) => join(before, &coverage),
+            _ => self.coverage.push(coverage),
+        }
+    }
+
+    fn listener(&mut self, of: &ListenerInterval) {
+        let row = timed(&mut self.listeners, self.origin, of.end, of.duration);
+        push(&mut self.listeners, row, |row| of.put(row));
+    }
+
+    fn interaction(&mut self, of: &InteractionInterval) {
+        let row = timed(&mut self.interactions, self.origin, of.end, of.duration);
+        push(&mut self.interactions, row, |row| {
+            connection_number(&of.connection).put(row);
+            connection_number(&of.cause).put(row);
+            of.put(row);
+        });
+    }
+
+    fn traffic(&mut self, of: &TrafficInterval) {
+        let row = timed(&mut self.traffic, self.origin, of.end, of.duration);
+        push(&mut self.traffic, row, |row| {
+            connection_number(&of.connection).put(row);
+            traffic::put(of, row);
+        });
+    }
+
+    fn end(self) -> [(&'static str, Rows); 4] {
+        let mut coverage = Rows::new(COVERAGE, columns(COVERAGE).to_vec());
+        for of in &self.coverage {
+            let row = timed(&mut coverage, self.origin, of.end, of.duration);
+            push(&mut coverage, row, |row| of.put(row));
+        }
+        [
+            (COVERAGE, coverage),
+            (LISTENERS, self.listeners),
+            (INTERACTIONS, self.interactions),
+            (TRAFFIC, self.traffic),
+        ]
+    }
 }
 
 /// Longest row made of coverage records: the agent's minute, and a stretch that came late.

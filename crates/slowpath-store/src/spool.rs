@@ -20,7 +20,7 @@
 //! | 2 | `b7 1e`: where a record may begin, to find the next one after damage |
 //! | 2 | payload length |
 //! | 4 | CRC-32 of kind, length and payload |
-//! | 1 | kind: 1 interval, 2 summary, 3 coverage, 4 listener, 5 interaction; others are skipped and counted |
+//! | 1 | kind: 1 interval, 2 summary, 3 coverage, 4 listener, 5 interaction, 6 traffic; others are skipped and counted |
 //! | n | payload: number of columns, presence bits, one value for each present column |
 //!
 //! A payload has the columns of its table in their order (`docs/reference/log-format.md`), exact:
@@ -35,10 +35,10 @@ use crate::column::{Column, Kind};
 use crate::interval::{self, Logged};
 use crate::rows::{IDENTITY, SummaryBody};
 use crate::{HostIdentity, SCHEMA_VERSION};
-use crate::{interaction, listener};
+use crate::{interaction, listener, traffic};
 use slowpath_model::{
     ConnectionId, ConnectionSummary, Coverage, InteractionInterval, ListenerInterval,
-    ProblemInterval, WallMicros,
+    ProblemInterval, TrafficInterval, WallMicros,
 };
 use std::sync::LazyLock;
 
@@ -74,6 +74,8 @@ pub enum Record {
     Listener(Box<ListenerInterval>),
     /// An interaction over a stretch of time.
     Interaction(Box<InteractionInterval>),
+    /// What a connection carried.
+    Traffic(Box<TrafficInterval>),
 }
 
 /// Whose spool it is.
@@ -138,6 +140,8 @@ static INTERVAL: LazyLock<Vec<Column>> =
     LazyLock::new(|| [IDENTITY.to_vec(), interval::columns()].concat());
 static SUMMARY: LazyLock<Vec<Column>> =
     LazyLock::new(|| [IDENTITY.to_vec(), SummaryBody::columns()].concat());
+static TRAFFIC: LazyLock<Vec<Column>> =
+    LazyLock::new(|| [&IDENTITY[..], &traffic::COLUMNS].concat());
 static COVERAGE: LazyLock<Vec<Column>> = LazyLock::new(columns_of::<Coverage>);
 
 /// Encodes a file's header.
@@ -223,6 +227,13 @@ impl Encoder {
         interval.put(&mut self.row);
         self.leave_out_boot();
         self.frame(5, &interaction::COLUMNS, out);
+    }
+
+    /// Appends what a connection carried.
+    pub(crate) fn traffic(&mut self, interval: &TrafficInterval, out: &mut Vec<u8>) {
+        self.identity(&interval.connection);
+        traffic::put(interval, &mut self.row);
+        self.frame(6, &TRAFFIC, out);
     }
 
     fn identity(&mut self, id: &ConnectionId) {
@@ -394,6 +405,11 @@ fn decode(kind: u8, payload: &[u8], boot_id: u128) -> Payload {
         5 => decode_row(&interaction::COLUMNS, payload).and_then(|mut cells| {
             let interval = InteractionInterval::take(&mut own(&mut cells, boot_id))?;
             Some(Record::Interaction(Box::new(interval)))
+        }),
+        6 => decode_row(&TRAFFIC, payload).and_then(|mut cells| {
+            let mut row = own(&mut cells, boot_id);
+            let id = ConnectionId::take(&mut row)?;
+            Some(Record::Traffic(Box::new(traffic::take(id, &mut row)?)))
         }),
         _ => return Payload::Unknown,
     };

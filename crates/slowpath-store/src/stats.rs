@@ -3,7 +3,8 @@
 
 use crate::cells::{CA_STATE_NAMES, TCP_STATE_NAMES, flat_group, flat_struct};
 use slowpath_model::{
-    Coverage, Deltas, LossCounters, RecoveryStats, RtoStats, RttSums, TcpStats, UnknownOwners,
+    ClockState, ClockStatus, Coverage, Deltas, LossCounters, RecoveryStats, RtoStats, RttSums,
+    TcpStats, UnknownOwners,
 };
 
 /// Significant bits of an interval's evidence: at most 1.6 % off.
@@ -125,6 +126,13 @@ flat_struct! { LossCounters;
     records_dropped => number("records_dropped", "records that the spool could not take, since the agent's start");
 }
 
+flat_struct! { ClockStatus;
+    state => word("clock_state", &ClockState::NAMES, "the wall clock's state at the end, as adjtimex(2) gives it: `ok`, `error` (not synchronised), or about a leap second `insert`, `delete`, `in_progress`, `waiting`; NULL: not known, as the next two");
+    synchronised => flag("clock_synchronised", "whether something disciplines the clock");
+    max_error => us("clock_max_error_us", "the kernel's bound of the clock's error; 16 s where nothing states it");
+}
+flat_group!(ClockStatus);
+
 flat_struct! { Coverage;
     end => time("end_time", "end of the stretch").was("end");
     duration => us("duration_us", "its length");
@@ -140,4 +148,5 @@ flat_struct! { Coverage;
     cpu => us("cpu_us", "CPU time of the agent in it, user and system");
     unmeasured => problems("unmeasured", "problems that this tier on this kernel cannot measure");
     unknown_owners => group(UnknownOwners);
+    clock => group(ClockStatus);
 }

@@ -4,7 +4,7 @@
 use crate::cells::CellValue;
 use crate::checksum::{self, Body};
 use crate::column::{Column, Kind, round};
-use crate::layout::{CONNECTIONS, COVERAGE, INTERVALS, PROBLEMS};
+use crate::layout::{CONNECTIONS, COVERAGE, INTERVALS, PROBLEMS, TRAFFIC};
 use crate::schema::is_measured;
 use crate::stop::Stop;
 use crate::{SCHEMA_VERSION, StoreError};
@@ -117,12 +117,14 @@ impl Rows {
 fn encoding(table: &str, column: &Column) -> Option<Encoding> {
     match (table, column.name) {
         // Runs of equal values, of which zstd makes less than of dictionary positions.
-        (INTERVALS | PROBLEMS, "start_time" | "end_time" | "duration_us") => Some(Encoding::Plain),
+        (INTERVALS | PROBLEMS | TRAFFIC, "start_time" | "end_time" | "duration_us") => {
+            Some(Encoding::Plain)
+        }
         (PROBLEMS, "time_us") => Some(Encoding::Plain),
         (INTERVALS | PROBLEMS, "interval") => Some(Encoding::Delta),
         // Almost every row has a value of its own.
         (CONNECTIONS, "cookie" | "start_ns" | "first_observed") => Some(Encoding::Delta),
-        (CONNECTIONS, "connection_id") => Some(Encoding::Plain),
+        (CONNECTIONS | TRAFFIC, "connection_id") => Some(Encoding::Plain),
         (CONNECTIONS, _) if is_measured(column) => Some(Encoding::Plain),
         (COVERAGE, "start_time" | "end_time") => Some(Encoding::Delta),
         _ => None,

@@ -113,6 +113,8 @@ fn check_connections(reader: &LogReader, expected: &Value) {
 fn check_coverage(reader: &LogReader, expected: &Value) {
     let read = reader.coverage(TimeRange::ALL).unwrap();
     clean(&read.report);
+    // The clock came later.
+    assert!(read.rows.iter().all(|c| c.clock.is_none()));
     let got: Vec<Value> = read
         .rows
         .iter()
@@ -133,6 +135,10 @@ fn check(dir: &Path, expected: &Value) {
     check_intervals(&reader, expected);
     // The table came later.
     let read = reader.interactions(TimeRange::ALL).unwrap();
+    clean(&read.report);
+    assert_eq!(read.rows, []);
+    // So did this one.
+    let read = reader.traffic(TimeRange::ALL).unwrap();
     clean(&read.report);
     assert_eq!(read.rows, []);
     check_connections(&reader, expected);

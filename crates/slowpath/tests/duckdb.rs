@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DuckDB reads a day's log by SELECT only: each question of `duckdb.sql` has the answer that
-//! `slowpath report` gives.
+//! `slowpath report` gives or, where it reports nothing of the kind, the reader's rows.
 //!
 //! DuckDB is a wheel that `tools/duckdb/peer.py --install` puts into the user's cache.
 
 mod day;
 
 use serde_json::{Value, json};
+use slowpath_model::ClockState;
+use slowpath_store::{LogReader, TimeRange};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// Microseconds.
+const HOUR: i64 = 3_600_000_000;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/duckdb/peer.py");
 const QUESTIONS: &str = include_str!("duckdb.sql");
@@ -203,6 +208,39 @@ fn losses_by_hour(log: &Path, hours: &[String]) -> Vec<Vec<Value>> {
         .collect()
 }
 
+/// Segments sent and retransmitted by hour, from the reader's rows.
+fn traffic_by_hour(log: &Path, hours: &[String]) -> Vec<Vec<Value>> {
+    let reader = LogReader::open(log).expect("a log");
+    let rows = reader.traffic(TimeRange::ALL).expect("is read").rows;
+    let first = rows.iter().map(|row| row.end.0 / HOUR).min();
+    let first = first.expect("there was traffic");
+    let mut sums = vec![[0; 2]; hours.len()];
+    for row in rows {
+        let sums = &mut sums[(row.end.0 / HOUR - first) as usize];
+        sums[0] += row.data_segments_out.unwrap_or(0);
+        sums[1] += row.retransmitted.unwrap_or(0);
+    }
+    let rows = hours.iter().zip(sums);
+    rows.map(|(hour, [sent, again])| vec![json!(hour), json!(sent), json!(again)])
+        .collect()
+}
+
+/// Each state of the clock with its largest error, from the reader's rows.
+fn clocks(log: &Path) -> Vec<Vec<Value>> {
+    let reader = LogReader::open(log).expect("a log");
+    let mut clocks: BTreeMap<Option<&str>, Value> = BTreeMap::new();
+    for row in reader.coverage(TimeRange::ALL).expect("is read").rows {
+        let known = row.clock;
+        let state = known.map(|clock| ClockState::NAMES[clock.state as usize]);
+        let error = known.map(|clock| clock.max_error.0);
+        let most = clocks.entry(state).or_default();
+        *most = json!(error.max(most.as_u64()));
+    }
+    let rows = clocks.into_iter();
+    rows.map(|(state, error)| vec![json!(state), json!(state.map(|_| true)), error])
+        .collect()
+}
+
 #[test]
 fn duckdb_and_the_report_give_the_same_answers() {
     let python = match interpreter() {
@@ -218,6 +256,11 @@ fn duckdb_and_the_report_give_the_same_answers() {
     let mut answered = answers(&python, folder.path());
     let mut expected = expected(&log);
     expected.insert("losses by hour", losses_by_hour(&log, &hours));
+    expected.insert(
+        "segments and retransmissions by hour",
+        traffic_by_hour(&log, &hours),
+    );
+    expected.insert("clocks", clocks(&log));
     assert!(expected.len() >= 10);
     for (question, rows) in expected {
         let rows: Vec<Vec<Value>> = rows;

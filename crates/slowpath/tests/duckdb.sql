@@ -96,3 +96,16 @@ SELECT local_address, count(*) AS connections, sum(observed_us) AS observed_us
 FROM latest
 GROUP BY local_address
 ORDER BY local_address;
+
+-- question: segments and retransmissions by hour
+SELECT strftime(date_trunc('hour', end_time), '%Y-%m-%dT%H:00:00Z') AS began,
+       sum(data_segments_out)::BIGINT AS sent, sum(retransmitted)::BIGINT AS retransmitted
+FROM 'log/*/*/*/traffic-*.parquet'
+GROUP BY began
+ORDER BY began;
+
+-- question: clocks
+SELECT clock_state, clock_synchronised, max(clock_max_error_us) AS max_error_us
+FROM 'log/*/*/*/coverage-*.parquet'
+GROUP BY ALL
+ORDER BY ALL;

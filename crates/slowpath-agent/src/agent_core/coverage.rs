@@ -4,7 +4,7 @@
 
 use crate::host::{Host, Record};
 use crate::summaries::TURN;
-use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, WallMicros};
+use slowpath_model::{ClockStatus, Coverage, LossCounters, Micros, MonoNanos, WallMicros};
 use slowpath_observe::PollReport as Observed;
 
 /// How often connections that no poll meets are searched for, coverage is recorded and,
@@ -24,6 +24,8 @@ pub(crate) struct RoundReading {
     pub(crate) losses: LossCounters,
     /// Connections opened and closed since the start, where the kernel counts them.
     pub(crate) turnover: Option<(u64, u64)>,
+    /// How good the wall clock is, where the kernel states it.
+    pub(crate) clock: Option<ClockStatus>,
 }
 
 /// The round under way, and the record of the one before.
@@ -91,6 +93,7 @@ impl CoverageRounds {
     pub(super) fn end(&mut self, now: MonoNanos, reading: &RoundReading) -> Coverage {
         let mut coverage = std::mem::take(&mut self.current);
         coverage.end = reading.wall;
+        coverage.clock = reading.clock;
         coverage.duration = now.since(self.began);
         self.next = now + ROUNDS;
         if let Some((opened, closed)) = reading.turnover {

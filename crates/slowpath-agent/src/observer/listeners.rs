@@ -9,6 +9,7 @@ use super::{Observer, PollError};
 use crate::listeners::{ListenerScan, Namespace, key};
 use rustc_hash::FxHashMap;
 use slowpath_model::ListenCounters;
+use slowpath_observe::Namespaces;
 use slowpath_observe::listeners::{ListenerRound, ListenerSighting, Netstats};
 
 /// How often a walk is repeated because counters moved meanwhile.
@@ -81,9 +82,11 @@ impl ListenerScanner {
         Ok(Some(scan))
     }
 
-    /// The counters of the namespaces that exist now.
-    pub(crate) fn all_counters() -> impl Iterator<Item = (Namespace, ListenCounters)> {
-        Netstats::all().into_iter()
+    /// The counters of those namespaces, as many as exist now.
+    pub(crate) fn counters_of(
+        namespaces: Namespaces,
+    ) -> impl Iterator<Item = (Namespace, ListenCounters)> {
+        Netstats::of(namespaces).into_iter()
     }
 
     /// Reads the counters of every namespace in the scan; whether another walk is needed:
@@ -133,7 +136,9 @@ impl Observer {
             } => {
                 let (round, counters) = tier.listeners()?;
                 let mut walk = Walk::of(round, counters);
-                other_namespaces.listeners(|round, counters| walk.add(round, counters));
+                if let Some(others) = other_namespaces {
+                    others.listeners(|round, counters| walk.add(round, counters));
+                }
                 let live = walk.sightings.iter().filter(|s| !s.snapshot.closed);
                 *listening = live
                     .filter_map(|s| Some((s.snapshot.id.cookie, s.inode?)))

@@ -1,21 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which records the connections leave in the log, and when.
 
-use super::ConnectionTracker;
+use super::{ConnectionTracker, PollTime};
 use crate::host::{Host, Record};
 use crate::live_connection::LiveConnection;
 use crate::owners::Owners;
 use crate::summaries::SummaryRotation;
+use crate::traffic::TrafficMark;
 use slowpath_model::{
     ConnectionSummary, IntervalVerdict, ListenerInterval, ProblemInterval, Snapshot, WallMicros,
 };
 
 impl ConnectionTracker {
-    /// Logs a summary of each living connection that changed since its last one.
+    /// Logs a summary of each living connection that changed since its last one, and what it
+    /// carried in an hour that has ended.
     pub(crate) fn save_summaries(&mut self, host: &mut dyn Host) {
         if host.logs() {
             for connection in self.table.iter_mut() {
-                save(&self.owners, connection, self.time.wall, host);
+                save(&self.owners, connection, self.time, host);
+            }
+        }
+    }
+
+    /// Likewise, and what it carried until now: the agent ends.
+    pub(crate) fn save_last(&mut self, host: &mut dyn Host) {
+        self.save_summaries(host);
+        if host.logs() {
+            for connection in self.table.iter_mut() {
+                save_traffic(&self.owners, connection, self.time, host);
             }
         }
     }
@@ -24,7 +36,7 @@ impl ConnectionTracker {
     pub(crate) fn save_due(&mut self, rotation: &mut SummaryRotation, host: &mut dyn Host) {
         for slot in rotation.take(self.time.now, self.table.capacity()) {
             if let Some(connection) = self.table.get_mut(slot) {
-                save(&self.owners, connection, self.time.wall, host);
+                save(&self.owners, connection, self.time, host);
             }
         }
     }
@@ -60,25 +72,59 @@ impl ConnectionTracker {
     }
 }
 
-/// Logs a summary of the connection if it changed since its last one.
-fn save(owners: &Owners, connection: &mut LiveConnection, wall: WallMicros, host: &mut dyn Host) {
+/// Logs a summary of the connection if it changed since its last one, and what it carried if the
+/// hour has ended.
+fn save(owners: &Owners, connection: &mut LiveConnection, time: PollTime, host: &mut dyn Host) {
+    if connection.traffic.is_due(time.wall) {
+        save_traffic(owners, connection, time, host);
+    }
     if std::mem::take(&mut connection.unsaved) {
         let segment = host.log_segment();
-        if log_summary(owners, connection, wall, host) {
+        let summary = summary(owners, connection, time.wall);
+        if host.record(Record::Summary(&summary)) {
             connection.summarised_in = segment;
         }
     }
 }
 
-/// Logs the connection's row, with as much of the command line as the log may have; `false` if
-/// there is no space for it.
-pub(super) fn log_summary(
+/// Logs what the connection carried, if anything, behind its summary: a segment states the addresses
+/// of what is in it. Where there is no space for it, it is part of the next such record.
+fn save_traffic(
+    owners: &Owners,
+    connection: &mut LiveConnection,
+    time: PollTime,
+    host: &mut dyn Host,
+) {
+    let snapshot = &connection.snapshot;
+    let mark = TrafficMark::new(snapshot, time.now, time.wall);
+    if let Some(traffic) = connection.traffic.until(&mark, snapshot, time.wall) {
+        let segment = host.log_segment();
+        let summary = summary(owners, connection, time.wall);
+        if !host.record(Record::Traffic(&summary, &traffic)) {
+            return;
+        }
+        connection.summarised_in = segment;
+        connection.unsaved = false;
+    }
+    connection.traffic = mark;
+}
+
+/// Logs the row of a connection that closed, with as much of the command line as the log may have,
+/// and what it carried since that was last logged.
+pub(super) fn log_closed(
     owners: &Owners,
     connection: &LiveConnection,
     last_observed: WallMicros,
     host: &mut dyn Host,
-) -> bool {
-    host.record(Record::Summary(&summary(owners, connection, last_observed)))
+) {
+    let snapshot = &connection.snapshot;
+    let summary = summary(owners, connection, last_observed);
+    let mark = TrafficMark::new(snapshot, snapshot.at, last_observed);
+    let traffic = connection.traffic.until(&mark, snapshot, last_observed);
+    host.record(match &traffic {
+        Some(traffic) => Record::Traffic(&summary, traffic),
+        None => Record::Summary(&summary),
+    });
 }
 
 fn summary(

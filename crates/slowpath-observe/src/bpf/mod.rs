@@ -17,8 +17,9 @@ mod thin;
 pub use crate::probes::load::ring;
 pub use thin::RATE_COUNT;
 
+use crate::namespaces::{Namespaces, own_inode};
 use crate::probes::connection::{Context, Note, Rates, Record, Shared};
-use crate::probes::load::{Loaded, Maps, SHARED, load};
+use crate::probes::load::{Loaded, Maps, SHARED, Setup, load};
 use crate::probes::{self, Loss, Probe};
 use crate::{Feature, FeatureState, ProgramCost, boot_id, monotonic};
 use libbpf_rs::Iter;
@@ -45,6 +46,8 @@ pub struct Options {
     pub late_margin: Micros,
     /// Hand over every connection at every poll, changed or not. Default false.
     pub emit_all: bool,
+    /// The network namespaces whose sockets are observed. Default all.
+    pub namespaces: Namespaces,
 }
 
 impl Default for Options {
@@ -55,6 +58,7 @@ impl Default for Options {
             walk: false,
             late_margin: Micros::from_millis(30),
             emit_all: false,
+            namespaces: Namespaces::All,
         }
     }
 }
@@ -82,6 +86,11 @@ pub enum OpenError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// Which network namespace is the own one is not known.
+    #[error(
+        "reading this process's network namespace in /proc: {0}; mount /proc, or observe all of them"
+    )]
+    OwnNamespace(io::Error),
     /// The first pass over the sockets failed.
     #[error("first pass over the sockets: {0}")]
     FirstPass(PollError),
@@ -172,8 +181,16 @@ impl BpfTier {
         let area_entries = options.area.max(1);
         let note_entries = options.notes.clamp(1, 1 << 24);
         let sizes = [("area", area_entries), ("notes", 3 * note_entries)];
+        let netns = match options.namespaces {
+            Namespaces::All => 0,
+            Namespaces::Own => own_inode().map_err(OpenError::OwnNamespace)?,
+        };
+        let setup = Setup {
+            sizes: &sizes,
+            netns,
+        };
         let mut maps = Maps::default();
-        let (loaded, features) = load_all(probes, &mut maps, &sizes)?;
+        let (loaded, features) = load_all(probes, &mut maps, &setup)?;
         let mut context = Context {
             boot_id: boot_id(),
             ..Context::default()
@@ -384,12 +401,12 @@ pub fn enable_statistics() -> io::Result<OwnedFd> {
 fn load_all(
     probes: &[&'static Probe],
     maps: &mut Maps,
-    sizes: &[(&str, u32)],
+    setup: &Setup<'_>,
 ) -> Result<(Vec<Loaded>, Vec<Feature>), OpenError> {
     let mut loaded = Vec::new();
     let mut features = Vec::new();
     for &probe in probes {
-        let state = match load(probe, maps, sizes) {
+        let state = match load(probe, maps, setup) {
             Ok(probe) => {
                 loaded.push(probe);
                 FeatureState::Active

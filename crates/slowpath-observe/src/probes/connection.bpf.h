@@ -311,7 +311,7 @@ struct shared {
 	u32 list_epoch;
 	u32 carried;
 	u32 thinned; /* THINNED_*: not every poll looks at every changed connection */
-	u32 pad;
+	u32 netns; /* inode number of the network namespace to observe; 0: all */
 	u64 pad0[7];
 	/* noted changes, list by list */
 	u32 noted[2];
@@ -423,6 +423,14 @@ struct {
 static __always_inline struct shared *shared_page(void)
 {
 	return &shared;
+}
+
+/* Whether the socket is in a network namespace that is observed. */
+static __always_inline bool observed(const struct sock *sk, const struct shared *s)
+{
+	u32 netns = s->netns;
+
+	return !netns || sk->__sk_common.skc_net.net->ns.inum == netns;
 }
 
 /* Calls of a suspect that are logged between two polls; the sums count all. */

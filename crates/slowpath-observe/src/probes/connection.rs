@@ -238,7 +238,7 @@ mirror! {
         list_epoch: u32,
         carried: u32,
         thinned: u32,
-        pad: u32,
+        netns: u32,
         pad0: [u64; 7],
         noted: [u32; 2],
         pad1: [u32; 14],

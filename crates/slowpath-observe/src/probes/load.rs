@@ -5,6 +5,7 @@ use super::{Probe, connection};
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 use std::any::Any;
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::AsFd;
 
 /// The section of `struct shared`, a map by this name.
@@ -81,12 +82,20 @@ impl Attaching<'_> {
     }
 }
 
+/// What maps are when they are made.
+pub(crate) struct Setup<'a> {
+    /// Entries of maps, by name.
+    pub sizes: &'a [(&'a str, u32)],
+    /// What `struct shared` has before any program runs.
+    pub netns: u32,
+}
+
 /// Loads and attaches one probe, with the maps that an earlier probe made. Its mirrored structs
 /// are compared with Rust's once more.
 pub(crate) fn load(
     probe: &'static Probe,
     maps: &mut Maps,
-    sizes: &[(&str, u32)],
+    setup: &Setup<'_>,
 ) -> Result<Loaded, libbpf_rs::Error> {
     slowpath_layout::btf::check(probe.object, &[&connection::MIRRORS, probe.mirrors])
         .map_err(io::Error::other)?;
@@ -97,7 +106,14 @@ pub(crate) fn load(
         let name = map.name().to_os_string();
         if let Some(made) = maps.0.iter().find(|m| m.name() == name) {
             map.reuse_fd(made.as_fd())?;
-        } else if let Some((_, entries)) = sizes.iter().find(|(sized, _)| name == *sized) {
+        } else if name == SHARED {
+            let value = map.initial_value_mut().unwrap_or_default();
+            let netns = offset_of!(connection::Shared, netns);
+            let netns = value.get_mut(netns..netns + size_of::<u32>());
+            netns
+                .ok_or_else(|| io::Error::other(format!("map {SHARED} has no initial value")))?
+                .copy_from_slice(&setup.netns.to_ne_bytes());
+        } else if let Some((_, entries)) = setup.sizes.iter().find(|(sized, _)| name == *sized) {
             map.set_max_entries(*entries)?;
         }
     }

@@ -26,6 +26,8 @@ static __always_inline void give_storage(struct sock *sk, struct tcp_sock *tp, s
 {
 	struct connection *c;
 
+	if (!observed(sk, s))
+		return;
 	switch (sk->__sk_common.skc_state) {
 	case TCP_TIME_WAIT:
 	case TCP_CLOSE:

@@ -8,6 +8,7 @@
 //! (both in percent), hours between two checkpoints of a connection. The last line is one
 //! JSON object.
 
+mod traffic;
 mod workload;
 
 use slowpath_model::WallMicros;
@@ -214,9 +215,12 @@ impl Simulation<'_> {
         let turns = self.arguments.checkpoint;
         let turn = now.0.div_euclid(HOUR) as u64 % turns;
         for connection in &mut self.connections {
+            let traffic = traffic::since_the_hour_began(&mut self.random, connection, now);
             if connection.summary.connection.cookie % turns == turn {
-                self.log
-                    .summary(connection.checkpoint(&mut self.random, now, false));
+                let summary = connection.checkpoint(&mut self.random, now, false);
+                self.log.traffic_of(summary, &traffic);
+            } else {
+                self.log.traffic_of(&connection.summary, &traffic);
             }
         }
         assert!(self.log.sync(), "{:?}", self.log.status().last_error);
@@ -242,7 +246,8 @@ impl Simulation<'_> {
                 self.intervals += 1;
             }
             if random.chance(turnover) {
-                log.summary(connection.checkpoint(random, now, true));
+                let traffic = traffic::since_the_hour_began(random, connection, now);
+                log.traffic_of(connection.checkpoint(random, now, true), &traffic);
                 *connection = open(&mut self.cookie, random, now);
                 log.summary(connection.checkpoint(random, now, false));
             }

@@ -4,9 +4,9 @@
 //! packs worst.
 
 use slowpath_model::{
-    CaState, ConnectionId, ConnectionSummary, Coverage, Deltas, Finding, FourTuple, LossCounters,
-    Micros, MonoNanos, Origin, Owner, Problem, ProblemInterval, ProblemSet, RecoveryStats,
-    RtoStats, RttSums, Share, TcpState, TcpStats, Tier, WallMicros,
+    CaState, ClockState, ClockStatus, ConnectionId, ConnectionSummary, Coverage, Deltas, Finding,
+    FourTuple, LossCounters, Micros, MonoNanos, Origin, Owner, Problem, ProblemInterval,
+    ProblemSet, RecoveryStats, RtoStats, RttSums, Share, TcpState, TcpStats, Tier, WallMicros,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -40,7 +40,7 @@ impl Random {
     }
 
     /// Lognormal about a median, `sigma` in units of e.
-    fn lognormal(&mut self, median: f64, sigma: f64) -> f64 {
+    pub fn lognormal(&mut self, median: f64, sigma: f64) -> f64 {
         let normal = (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos();
         median * (sigma * normal).exp()
     }
@@ -69,7 +69,7 @@ pub struct Connection {
     base_rtt: f64,
     rwnd: u64,
     /// Median bytes in a polling interval.
-    rate: f64,
+    pub rate: f64,
     /// Median bytes a write.
     write: f64,
 }
@@ -533,6 +533,11 @@ pub fn coverage(random: &mut Random, end: WallMicros, length: u64, sockets: u64)
         losses: LossCounters::default(),
         cpu: Micros(random.size(20_000.0, 0.3)),
         unmeasured: ProblemSet::EMPTY,
+        clock: Some(ClockStatus {
+            state: ClockState::Ok,
+            synchronised: true,
+            max_error: Micros(random.size(20_000.0, 1.0)),
+        }),
     }
 }
 

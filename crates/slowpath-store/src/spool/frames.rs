@@ -30,8 +30,10 @@ pub mod kind {
     pub const LISTENER: u8 = 4;
     /// An interaction.
     pub const INTERACTION: u8 = 5;
+    /// What a connection carried.
+    pub const TRAFFIC: u8 = 6;
     /// The last one that this version knows.
-    pub const LAST: u8 = INTERACTION;
+    pub const LAST: u8 = TRAFFIC;
 }
 
 impl Frame<'_> {

@@ -17,7 +17,8 @@ use crate::{HostIdentity, OpenError, Options, layout, lock};
 use finish::Finisher;
 use inbox::Inbox;
 use slowpath_model::{
-    ConnectionSummary, Coverage, InteractionInterval, ListenerInterval, ProblemInterval, WallMicros,
+    ConnectionSummary, Coverage, InteractionInterval, ListenerInterval, ProblemInterval,
+    TrafficInterval, WallMicros,
 };
 use std::collections::VecDeque;
 use std::path::Path;
@@ -219,6 +220,16 @@ impl LogWriter {
         self.append(|encoder, out| {
             encoder.summary(summary, out);
             encoder.problem(interval, out);
+            2
+        })
+    }
+
+    /// Logs what a connection carried after its summary, in one segment. Returns whether there was
+    /// space for them.
+    pub fn traffic_of(&mut self, summary: &ConnectionSummary, traffic: &TrafficInterval) -> bool {
+        self.append(|encoder, out| {
+            encoder.summary(summary, out);
+            encoder.traffic(traffic, out);
             2
         })
     }

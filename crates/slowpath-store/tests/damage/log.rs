@@ -158,6 +158,7 @@ pub fn read(dir: &Path) -> Contents {
     add("coverage", texts(log.coverage(all).unwrap()));
     add("listeners", texts(log.listeners(all).unwrap()));
     add("interactions", texts(log.interactions(all).unwrap()));
+    add("traffic", texts(log.traffic(all).unwrap()));
     Contents {
         rows,
         lines: report.lines(),

@@ -3,11 +3,11 @@
 #![allow(dead_code)]
 
 use slowpath_model::{
-    CaState, Cgroup, CgroupSource, ConnectionId, ConnectionSummary, Container, Coverage, Deltas,
-    Ending, Finding, FourTuple, LifeAnswers, LifeFacts, LifeTurns, LossCounters, Micros, MonoNanos,
-    Origin, Owner, Ownership, Problem, ProblemInterval, ProblemSet, Process, ProcessStart,
-    RecoveryStats, RtoStats, RttSums, Share, SocketFacts, TcpState, TcpStats, Tier, UnknownOwner,
-    UnknownOwners, WallMicros,
+    CaState, Cgroup, CgroupSource, ClockState, ClockStatus, ConnectionId, ConnectionSummary,
+    Container, Coverage, Deltas, Ending, Finding, FourTuple, LifeAnswers, LifeFacts, LifeTurns,
+    LossCounters, Micros, MonoNanos, Origin, Owner, Ownership, Problem, ProblemInterval,
+    ProblemSet, Process, ProcessStart, RecoveryStats, RtoStats, RttSums, Share, SocketFacts,
+    TcpState, TcpStats, Tier, UnknownOwner, UnknownOwners, WallMicros,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -378,6 +378,11 @@ impl Random {
                 }
                 counts
             },
+            clock: self.maybe(|r| ClockStatus {
+                state: r.one(&ClockState::ALL),
+                synchronised: r.coin(),
+                max_error: r.micros(),
+            }),
         }
     }
 }

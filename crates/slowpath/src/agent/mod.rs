@@ -12,11 +12,12 @@
 //! line, also on a reload, which then changes nothing.
 
 mod exporters;
+mod file;
 mod recording;
 mod service;
 mod settings;
 
-pub use recording::RecordSelection;
+pub use recording::{RecordSelection, RecordSettings, Recording};
 pub use service::run;
 pub use settings::{Effective, Settings};
 

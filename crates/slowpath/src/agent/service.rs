@@ -45,7 +45,7 @@ pub fn run(args: &super::Agent) -> Result<Outcome, Failure> {
     let requests = signals()?;
     let mut agent = Agent::start(config).map_err(|error| Failure::Start(error.to_string()))?;
     // Before the introduction: what is opened meanwhile is recorded.
-    recording::start(&mut agent, &settings, journal);
+    recording::start(&mut agent, &settings.record, journal);
     let mut exporters = Exporters::new();
     let started = exporters.follow(&mut agent, None, &settings)?;
     let directory = settings.log.clone();
@@ -100,6 +100,7 @@ fn config(settings: &Effective) -> Result<Config, Failure> {
         interval: settings.interval,
         log: settings.log.clone(),
         host: settings.host.as_ref().map(|name| name.as_str().to_owned()),
+        namespaces: settings.namespaces,
         tier: match settings.tier {
             TierArg::Auto => TierChoice::Auto,
             TierArg::Bpf => TierChoice::Bpf,
@@ -180,16 +181,12 @@ impl Configuration<'_> {
         let holds = Effective {
             log: self.settings.log.clone(),
             host: self.settings.host.clone(),
+            namespaces: self.settings.namespaces,
             tier: self.settings.tier,
             metrics_labels: self.settings.metrics_labels,
             retention_size: self.settings.retention_size,
             retention_age: self.settings.retention_age,
             record: self.settings.record.clone(),
-            record_ports: self.settings.record_ports.clone(),
-            record_to: self.settings.record_to.clone(),
-            record_ring: self.settings.record_ring,
-            record_age: self.settings.record_age,
-            record_size: self.settings.record_size,
             ..wanted
         };
         let before = std::mem::replace(&mut self.settings, holds);

@@ -204,7 +204,15 @@ fn write_hour(
     c.observe_until(random, start + Micros(3_000_000_000));
     // Some live on after their last checkpoint.
     c.summary.closed = hour + 1 == c.hours.end && !c.summary.connection.cookie.is_multiple_of(4);
-    log.summary(&c.summary);
+    let traffic = TrafficInterval {
+        connection: c.summary.connection,
+        end: c.summary.last_observed,
+        duration: Micros(3_000_000_000),
+        data_segments_out: Some(random.below(100_000)),
+        data_segments_in: Some(random.below(1_000)),
+        retransmitted: Some(random.below(50)),
+    };
+    log.traffic_of(&c.summary, &traffic);
 }
 
 /// The host's hour: coverage, a listener's round, an interaction.
@@ -220,6 +228,11 @@ fn write_host(log: &mut LogWriter, random: &mut Random, start: WallMicros) {
                 .into_iter()
                 .take(random.below(3) as usize)
                 .collect(),
+            clock: (random.below(4) > 0).then(|| ClockStatus {
+                state: ClockState::Ok,
+                synchronised: true,
+                max_error: Micros(1_000 + random.below(9_000)),
+            }),
             ..Coverage::default()
         });
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Opening and closing, from inet_sock_set_state: a connection gets its storage when it is
- * opened or established, in whatever network namespace, and leaves a final record when it
+ * opened or established, in a network namespace that is observed, and leaves a final record when it
  * closes, however short it was.
  */
 #include "../owner.bpf.h"
@@ -64,8 +64,11 @@ static __always_inline void note_closer(struct connection *c, struct sock *sk)
 
 static __always_inline void open_connection(struct sock *sk, struct shared *s, u8 origin)
 {
-	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct connection *c;
 
+	if (!observed(sk, s))
+		return;
+	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!c) {
 		__sync_fetch_and_add(&s->storage_failed, 1);
 		return;
@@ -158,9 +161,10 @@ int BPF_PROG(lifecycle, struct sock *sk, int oldstate, int newstate)
 		return 0;
 	if (newstate == TCP_SYN_SENT)
 		open_connection(sk, s, ORIGIN_OPENED);
-	else if (newstate == TCP_LISTEN)
-		remember_listener(sk);
-	else if (newstate == TCP_CLOSE) {
+	else if (newstate == TCP_LISTEN) {
+		if (observed(sk, s))
+			remember_listener(sk);
+	} else if (newstate == TCP_CLOSE) {
 		if (oldstate == TCP_LISTEN)
 			return 0;
 		/* __tcp_close sets sk_shutdown before, tcp_done after the state */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Listening sockets, in every network namespace. Storage comes with listen(2), in its
+ * Listening sockets, in every network namespace that is observed. Storage comes with listen(2), in its
  * caller; older listeners get theirs from the seed. A walk over that storage, now and then,
  * copies those that dropped something, whose queues are full or that sent cookies, so it
  * costs next to nothing for the others. Nothing runs when a connection arrives: the
@@ -124,6 +124,7 @@ static __always_inline void fill_listener(struct listener_record *r, struct sock
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(listens, struct sock *sk, int oldstate, int newstate)
 {
+	struct shared *shared = shared_page();
 	struct listener_record *r;
 	struct listening *s;
 	struct tcp_sock *tp;
@@ -135,6 +136,8 @@ int BPF_PROG(listens, struct sock *sk, int oldstate, int newstate)
 	if (!s || sk->sk_protocol != IPPROTO_TCP)
 		return 0;
 	if (newstate == TCP_LISTEN) { /* listen(2) runs in its caller */
+		if (!shared || !observed(sk, shared))
+			return 0;
 		l = meet_listener(sk);
 		if (!l) {
 			__sync_fetch_and_add(&s->storage_failed, 1);

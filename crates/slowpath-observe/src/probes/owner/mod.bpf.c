@@ -36,6 +36,7 @@ int owners(struct bpf_iter__task_file *ctx)
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
 	struct caller process = {};
+	struct shared *s = shared_page();
 	struct holder holder = {};
 	struct socket *socket;
 	struct sock *sk;
@@ -53,6 +54,8 @@ int owners(struct bpf_iter__task_file *ctx)
 	if (protocol != IPPROTO_TCP && protocol != IPPROTO_MPTCP)
 		return 0;
 	if (sk->__sk_common.skc_family != AF_INET && sk->__sk_common.skc_family != AF_INET6)
+		return 0;
+	if (!s || !observed(sk, s))
 		return 0;
 	name_process(&process, task);
 	holder.start_ns = process.start_ns;

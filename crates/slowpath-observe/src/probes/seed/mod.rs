@@ -82,6 +82,7 @@ impl BpfTier {
     }
 
     fn seed_new_namespaces(&mut self) {
+        let own = self.shared.first().netns;
         let Some(seed) = self.state_mut::<Seed>() else {
             return;
         };
@@ -91,6 +92,10 @@ impl BpfTier {
                 let _ = drain(&mut iterator);
             }
         };
-        namespaces::in_new(&mut seed.walked, || walk(&seed.link));
+        if own == 0 {
+            namespaces::in_new(&mut seed.walked, || walk(&seed.link));
+        } else if seed.walked.insert(own) {
+            walk(&seed.link);
+        }
     }
 }
