@@ -7,12 +7,15 @@
 //! - [`batch`]: what travels; encoders and strict readers, pure.
 //! - [`answers`]: what the server answers.
 //! - [`identity`]: who a host is, and how it is invited.
+//! - [`queue`]: segments that wait, as they lie in the log.
 //!
-//! What is promised: a reader of bytes from elsewhere is bounded in time and memory, and names
-//! the field that it refuses.
+//! What is promised: every record that the log accepted is offered until the server has flushed it,
+//! or stands in one gap that says why not, over kills of either half. A reader of bytes from elsewhere
+//! is bounded in time and memory, and names the field that it refuses.
 //!
 //! What it never does: judge, or use an async runtime.
 
 pub mod answers;
 pub mod batch;
 pub mod identity;
+pub mod queue;
