@@ -6,8 +6,9 @@
 //!
 //! - [`batch`]: what travels; encoders and strict readers, pure.
 //! - [`answers`]: what the server answers.
-//! - [`identity`]: who a host is, and how it is invited.
+//! - [`identity`]: who a host is, and how it is invited; [`keys`]: its key and certificate.
 //! - [`queue`]: segments that wait, as they lie in the log.
+//! - [`client`]: one request at a time, and what each answer leads to; [`clock`]: whose clock is where.
 //!
 //! What is promised: every record that the log accepted is offered until the server has flushed it,
 //! or stands in one gap that says why not, over kills of either half. A reader of bytes from elsewhere
@@ -17,5 +18,8 @@
 
 pub mod answers;
 pub mod batch;
+pub mod client;
+pub mod clock;
 pub mod identity;
+pub mod keys;
 pub mod queue;
