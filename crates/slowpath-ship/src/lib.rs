@@ -9,6 +9,7 @@
 //! - [`identity`]: who a host is, and how it is invited; [`keys`]: its key and certificate.
 //! - [`queue`]: segments that wait, as they lie in the log.
 //! - [`client`]: one request at a time, and what each answer leads to; [`clock`]: whose clock is where.
+//! - [`shipper`]: all of it as one thread.
 //!
 //! What is promised: every record that the log accepted is offered until the server has flushed it,
 //! or stands in one gap that says why not, over kills of either half. A reader of bytes from elsewhere
@@ -23,3 +24,5 @@ pub mod clock;
 pub mod identity;
 pub mod keys;
 pub mod queue;
+mod random;
+pub mod shipper;
