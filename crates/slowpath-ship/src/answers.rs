@@ -25,6 +25,10 @@ pub const CA: &str = "/v1/ca";
 pub const JOIN: &str = "/v1/join";
 /// Where a certificate becomes its successor.
 pub const RENEW: &str = "/v1/renew";
+/// The type of a batch's body.
+pub const BATCH_TYPE: &str = "application/octet-stream";
+/// The type of all other bodies.
+pub const JSON_TYPE: &str = "application/json";
 /// The most segments that a client asks about at once.
 pub const MAX_SEGMENTS: usize = 10_000;
 /// The longest answer that a client reads, in bytes: that to [`MAX_SEGMENTS`] ids.

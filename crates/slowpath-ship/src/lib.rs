@@ -6,13 +6,23 @@
 //!
 //! - [`batch`]: what travels; encoders and strict readers, pure.
 //! - [`answers`]: what the server answers.
-//! - [`identity`]: who a host is, and how it is invited.
+//! - [`identity`]: who a host is, and how it is invited; [`keys`]: its key and certificate.
+//! - [`queue`]: segments that wait, as they lie in the log.
+//! - [`client`]: one request at a time, and what each answer leads to; [`clock`]: whose clock is where.
+//! - [`shipper`]: all of it as one thread.
 //!
-//! What is promised: a reader of bytes from elsewhere is bounded in time and memory, and names
-//! the field that it refuses.
+//! What is promised: every record that the log accepted is offered until the server has flushed it,
+//! or stands in one gap that says why not, over kills of either half. A reader of bytes from elsewhere
+//! is bounded in time and memory, and names the field that it refuses.
 //!
 //! What it never does: judge, or use an async runtime.
 
 pub mod answers;
 pub mod batch;
+pub mod client;
+pub mod clock;
 pub mod identity;
+pub mod keys;
+pub mod queue;
+mod random;
+pub mod shipper;
