@@ -7,7 +7,7 @@ use crate::checksum::{self, Body};
 use crate::schema::{self, Origin, connection_number};
 use crate::spool::{Encoder, Record};
 use crate::table::{self, value};
-use crate::{ConnectionNumber, StoreError, layout, read_report, segment};
+use crate::{ConnectionNumber, StoreError, layout, read_report, segment, traffic};
 use slowpath_model::{ConnectionId, Coverage, Micros, Owner, ProblemInterval, WallMicros};
 use slowpath_table::{Column, Reader, Settings, Statistics, Value};
 use std::fs::File;
@@ -29,17 +29,20 @@ pub enum LogTable {
     Listeners,
     /// Interactions.
     Interactions,
+    /// What connections carried.
+    Traffic,
 }
 
 impl LogTable {
     /// All of them.
-    pub const ALL: [LogTable; 6] = [
+    pub const ALL: [LogTable; 7] = [
         LogTable::Intervals,
         LogTable::Problems,
         LogTable::Connections,
         LogTable::Coverage,
         LogTable::Listeners,
         LogTable::Interactions,
+        LogTable::Traffic,
     ];
 
     /// The beginning of its files' names.
@@ -51,6 +54,7 @@ impl LogTable {
             LogTable::Coverage => layout::COVERAGE,
             LogTable::Listeners => layout::LISTENERS,
             LogTable::Interactions => layout::INTERACTIONS,
+            LogTable::Traffic => layout::TRAFFIC,
         }
     }
 
@@ -144,6 +148,12 @@ impl RowMaker {
                 interaction.put(&mut self.row);
                 LogTable::Interactions
             }
+            Record::Traffic(of) => {
+                self.timed(of.end, of.duration);
+                connection_number(&of.connection).put(&mut self.row);
+                traffic::put(of, &mut self.row);
+                LogTable::Traffic
+            }
         };
         each(LogRow {
             table,
@@ -187,6 +197,7 @@ pub fn span_of(record: &Record) -> (WallMicros, WallMicros) {
         Record::Coverage(coverage) => end - coverage.duration,
         Record::Listener(listener) => end - listener.duration,
         Record::Interaction(interaction) => end - interaction.duration,
+        Record::Traffic(traffic) => end - traffic.duration,
     };
     (start, end)
 }
@@ -197,6 +208,7 @@ pub fn connection_of(record: &Record) -> Option<ConnectionNumber> {
         Record::Problem(interval) => &interval.connection,
         Record::Summary(summary) => &summary.connection,
         Record::Interaction(interaction) => &interaction.connection,
+        Record::Traffic(traffic) => &traffic.connection,
         Record::Coverage(_) | Record::Listener(_) => return None,
     };
     Some(id.into())
@@ -221,6 +233,7 @@ pub fn encode_record(record: &Record, boot_id: u128, out: &mut Vec<u8>) {
         Record::Coverage(coverage) => encoder.coverage(coverage, out),
         Record::Listener(listener) => encoder.listener(listener, out),
         Record::Interaction(interaction) => encoder.interaction(interaction, out),
+        Record::Traffic(traffic) => encoder.traffic(traffic, out),
     }
 }
 
