@@ -19,6 +19,7 @@
 
 pub mod answers;
 pub mod batch;
+mod certificate;
 pub mod client;
 pub mod clock;
 pub mod identity;

@@ -10,7 +10,7 @@ pub use address::{DEFAULT_PORT, ServerAddress, ServerChoice};
 pub use policy::{Policy, Step};
 
 use crate::answers::{self, MAX_ANSWER, Refusal, RefusalKind};
-use crate::keys::{KeyError, KeyPair};
+use crate::certificate::{KeyError, KeyPair};
 use rustls::ProtocolVersion;
 use rustls::crypto::{CryptoProvider, ring};
 use serde::Serialize;

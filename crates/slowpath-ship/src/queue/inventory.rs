@@ -94,10 +94,13 @@ impl Queue {
             let Some(segment) = self.segments.get_mut(&server.id) else {
                 continue;
             };
-            // The server's end mark may be lost with the rest: a complete one is asked for again.
-            let less = server.offset < segment.kept.acknowledged;
-            if less && !segment.go_back(server.offset, server.crc)? {
-                segment.hold_in_conflict(now);
+            if server.offset < segment.kept.acknowledged {
+                if !segment.go_back(server.offset, server.crc)? {
+                    segment.hold_in_conflict(now);
+                }
+            } else {
+                // That it ended may be what the server lost: it is stated again.
+                segment.kept.complete = false;
             }
         }
         self.server_start.clone_from(&answer.state.start);

@@ -2,7 +2,7 @@
 //! Keeps `ship` within its limit.
 
 use super::form::{Form, Remains};
-use super::room::{Removal, Stored, next_removal};
+use super::removal::{Removal, Stored, next_removal};
 use super::thinned::Thinning;
 use super::{Offer, Queue, is_full};
 use crate::batch::{Content, GapReason};
@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 const MOST_REFUSED: u64 = 16 << 20;
 
 impl Queue {
-    /// Makes what `ship` has no more than the limit; see `room` for what gives way first. Where a
+    /// Makes what `ship` has no more than the limit; see `removal` for what gives way first. Where a
     /// disk is full, room is made by renames and removals only.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ mod form;
 mod inventory;
 mod limit;
 mod offer;
-mod room;
+mod removal;
 mod segment;
 mod state;
 mod thinned;

@@ -260,7 +260,13 @@ impl World {
                 .cloned()
                 .unwrap_or_default();
             // What was removed because the server had it cannot be sent again.
-            let removed = !self.queue.segments.contains_key(segment);
+            let queued = self.queue.segments.get(segment);
+            let removed = queued.is_none();
+            if queued.is_some_and(|queued| queued.foreign) {
+                // Damage that looks like a newer version's header: it waits for an upgrade.
+                assert!(self.damaged);
+                continue;
+            }
             let flushed = match removed {
                 true => self.ever.get(segment).cloned().unwrap_or_default(),
                 false => now,

@@ -109,7 +109,7 @@ impl Ship {
             return OWN_FAULT;
         }
         if now < self.held_until {
-            return (self.held_until - now).min(self.options.interval);
+            return self.rest_of_hold(now);
         }
         let live_due = now >= self.next_live;
         let classes: &[Class] = match (live_due, self.turn_of_waiting) {
@@ -125,7 +125,7 @@ impl Ship {
                         self.schedule_live(now);
                     }
                     self.exchange(&offer, now);
-                    return self.held_until.saturating_sub(now);
+                    return self.rest_of_hold(now);
                 }
                 Ok(None) if *class == Class::Live => self.schedule_live(now),
                 Ok(None) => {}
@@ -139,6 +139,12 @@ impl Ship {
             self.caught_up_us = Some(clock::wall().0);
         }
         self.next_live.saturating_sub(now)
+    }
+
+    /// How long nothing is sent, at most until the identity is to be looked at again.
+    fn rest_of_hold(&self, now: Duration) -> Duration {
+        let rest = self.held_until.saturating_sub(now);
+        rest.min(self.options.interval)
     }
 
     /// What is new is sent once more, as far as one request a class goes and the server answers.
