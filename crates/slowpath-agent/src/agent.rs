@@ -18,10 +18,11 @@ use crate::observer::{self, ListenerScanner, Observer};
 use crate::owner_scans::OwnerScans;
 use crate::owners::Owners;
 use crate::pace::Pace;
+use crate::paths::Paths;
 use crate::poll_report::PollReport;
 use crate::recorder::{KeptRecording, RecordError, RecordOptions, Recorder, RecorderState};
 use crate::tracker::{ConnectionTracker, TrackerOptions};
-use slowpath_model::{Capabilities, Coverage, LossCounters, Micros, Tier};
+use slowpath_model::{Capabilities, Coverage, Feature, LossCounters, Micros, ProblemSet, Tier};
 use slowpath_observe::bpf::Programs;
 use slowpath_observe::{Call, FeatureState, ProgramCost, boot_id, bpf, monotonic, with_limit};
 use slowpath_store::{CpuShare, HostIdentity, LogWriter, WriterStatus};
@@ -72,6 +73,8 @@ pub struct Agent {
     /// Calls of connections with problems are kept one by one.
     keeps_calls: bool,
     released: Released,
+    /// What traces paths, if that is wanted and can be had.
+    paths: Option<Paths>,
 }
 
 impl Agent {
@@ -120,7 +123,11 @@ impl Agent {
             recorder_programs: Programs::default(),
             keeps_calls: config.calls,
             released: Released::default(),
+            paths: None,
         };
+        if let Some(per_minute) = config.trace_paths {
+            agent.trace_paths(per_minute);
+        }
         agent.open_conntrack();
         agent.note_namespaces();
         agent.obey();
@@ -209,12 +216,55 @@ impl Agent {
         if let Some(recorder) = &self.recorder {
             recorder.keep(self.core.tracker.consumers.keep_requests.take());
         }
+        self.poll_paths();
         observed?;
         if self.keeps_calls {
             self.observer.suspect(self.core.tracker.suspects());
             self.core.calls.extend(self.observer.take_calls());
         }
         Ok(())
+    }
+
+    /// Begins to trace paths, or notes why it cannot.
+    fn trace_paths(&mut self, per_minute: u32) {
+        let opened = match self.core.capabilities.tier {
+            Tier::Bpf => Paths::open(per_minute, monotonic())
+                .map_err(|error| format!("opening raw sockets: {error}; it takes CAP_NET_RAW")),
+            _ => Err("it takes the BPF tier".to_owned()),
+        };
+        let state = match opened {
+            Ok(paths) => {
+                self.paths = Some(paths);
+                self.core.tracker.consumers.lossy = Some(Vec::new());
+                FeatureState::Active
+            }
+            Err(reason) => FeatureState::Missing { reason },
+        };
+        self.core.capabilities.set(Feature {
+            name: "paths",
+            measures: "routers on the paths of connections that lose segments",
+            state,
+            serves: ProblemSet::EMPTY,
+        });
+    }
+
+    /// Traces the paths of connections that lost segments, and logs those that are known.
+    fn poll_paths(&mut self) {
+        let tracker = &mut self.core.tracker;
+        if let (Some(paths), Some(lossy)) = (&mut self.paths, &mut tracker.consumers.lossy) {
+            let found = paths.poll(lossy, monotonic());
+            lossy.clear();
+            for path in found {
+                tracker.log_path(&path, &mut self.machine);
+            }
+        }
+    }
+
+    /// Paths that were traced so far, and connections that a limit left out; `None` if none are to
+    /// be traced, or cannot be.
+    pub fn traced_paths(&self) -> Option<(u64, u64)> {
+        let paths = self.paths.as_ref()?;
+        Some((paths.found, paths.left_out()))
     }
 
     /// Scans who holds which connection, and names the owners.

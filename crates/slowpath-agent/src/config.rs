@@ -48,6 +48,9 @@ pub struct Config {
     /// How owners are named. Default without rules, and with only the program's name of each
     /// command line in the log.
     pub owners: OwnerOptions,
+    /// How many connections that lose segments have their paths traced in a minute, at most. Default
+    /// none.
+    pub trace_paths: Option<u32>,
     /// Seed of the polling times; `None` takes one from the system. Default none.
     pub seed: Option<u64>,
 }
@@ -69,6 +72,7 @@ impl Default for Config {
             area: bpf::Options::default().area,
             budget: None,
             owners: OwnerOptions::default(),
+            trace_paths: None,
             seed: None,
         }
     }

@@ -7,8 +7,8 @@
 
 use rustc_hash::FxHashMap;
 use slowpath_model::{
-    ConnectionSummary, Coverage, FourTuple, InteractionInterval, ListenerInterval, ProblemInterval,
-    ProcessStart, TrafficInterval,
+    ConnectionSummary, Coverage, FourTuple, InteractionInterval, ListenerInterval, PathHop,
+    ProblemInterval, ProcessStart, TrafficInterval,
 };
 use slowpath_observe::conntrack::Answer;
 
@@ -24,6 +24,8 @@ pub(crate) enum Record<'a> {
     Summary(&'a ConnectionSummary),
     /// Likewise, with what it carried since the last such record.
     Traffic(&'a ConnectionSummary, &'a TrafficInterval),
+    /// The routers on the path of a connection, behind its summary if it still lives.
+    Hops(Option<&'a ConnectionSummary>, &'a [PathHop]),
     /// What was observed and lost over one round.
     Coverage(&'a Coverage),
     /// An interval in which a listener had a problem.

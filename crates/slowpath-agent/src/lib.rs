@@ -39,6 +39,7 @@ mod observer;
 mod owner_scans;
 mod owners;
 mod pace;
+mod paths;
 mod poll_report;
 mod real_peers;
 mod reconcile;

@@ -107,6 +107,7 @@ impl Host for Machine {
             Record::FirstProblem(summary, interval) => log.problem_of(summary, interval),
             Record::Summary(summary) => log.summary(summary),
             Record::Traffic(summary, traffic) => log.traffic_of(summary, traffic),
+            Record::Hops(summary, hops) => log.hops_of(summary, hops),
             Record::Coverage(coverage) => log.coverage(coverage),
             Record::Listener(interval) => log.listener(interval),
             Record::Interaction(interval) => log.interaction(interval),

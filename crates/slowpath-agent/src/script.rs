@@ -17,8 +17,8 @@ use serde::Deserialize;
 use slowpath_diagnose::Thresholds;
 use slowpath_model::{
     Capabilities, ConnectionId, ConnectionSummary, Coverage, FourTuple, Holder,
-    InteractionInterval, ListenerInterval, LossCounters, Micros, MonoNanos, ProblemInterval,
-    Snapshot, Tier, TrafficInterval, WallMicros,
+    InteractionInterval, ListenerInterval, LossCounters, Micros, MonoNanos, PathHop,
+    ProblemInterval, Snapshot, Tier, TrafficInterval, WallMicros,
 };
 use slowpath_observe::PollReport as Observed;
 use slowpath_observe::Sink;
@@ -87,6 +87,7 @@ pub(crate) enum Logged {
     Listener(ListenerInterval),
     Interaction(InteractionInterval),
     Traffic(TrafficInterval),
+    Hops(Vec<PathHop>),
 }
 
 /// The machine as the core's host.
@@ -176,6 +177,7 @@ impl Host for Script {
             Record::Problem(interval) => Logged::Problem(interval.clone()),
             Record::Summary(summary) => Logged::Summary(Box::new(summary.clone())),
             Record::Traffic(_, traffic) => Logged::Traffic(*traffic),
+            Record::Hops(_, hops) => Logged::Hops(hops.to_vec()),
             Record::Coverage(coverage) => Logged::Coverage(coverage.clone()),
             Record::Listener(interval) => Logged::Listener(interval.clone()),
             Record::Interaction(interval) => Logged::Interaction(interval.clone()),
@@ -362,6 +364,7 @@ impl Session {
                         ..LossCounters::default()
                     },
                     turnover: None,
+                    clock: None,
                 };
                 core.end_round(reading, machine);
             }

@@ -88,6 +88,8 @@ pub(crate) struct ConnectionTracker {
     unchanged: Option<MonoNanos>,
     /// The namespace of the next snapshot's connection, 0 if that is not known.
     namespace: u64,
+    /// Its first unacknowledged sequence number, where the observer knows it.
+    unacknowledged: Option<u32>,
     owners_wanted: bool,
     pub(crate) owners: Owners,
     /// Connections whose real peer is to be asked for.
@@ -119,6 +121,10 @@ impl Sink for Intake<'_> {
         self.tracker.namespace = cookie;
     }
 
+    fn unacknowledged(&mut self, sequence: u32) {
+        self.tracker.unacknowledged = Some(sequence);
+    }
+
     fn see(&mut self, snapshot: &Snapshot) {
         self.tracker.observe(snapshot, self.host);
     }
@@ -146,6 +152,7 @@ impl ConnectionTracker {
             suspects: Vec::new(),
             unchanged: None,
             namespace: 0,
+            unacknowledged: None,
             owners_wanted: false,
             owners,
             real_peers: RealPeers::default(),
@@ -301,6 +308,7 @@ impl ConnectionTracker {
         connection.update(snapshot);
         if !verdict.findings.is_empty() {
             self.problems += 1;
+            consumers.note_losses(snapshot, &verdict, self.unacknowledged);
             if self.suspects.len() < MAX_SUSPECTS && consumers.priorities.is_none() {
                 self.suspects.push(snapshot.id.cookie);
             }

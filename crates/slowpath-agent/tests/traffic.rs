@@ -70,6 +70,9 @@ fn traffic_is_what_sockets_state(test: &str, tier: TierChoice) {
     };
     agent.poll().unwrap();
     let (mut living, mut closing) = (open(), open());
+    // inet_diag knows no opening: it has to look before they carry anything.
+    std::thread::sleep(agent.until_next_poll());
+    agent.poll().unwrap();
     let expected: BTreeMap<u64, [u64; 3]> = {
         exchange(&mut old.1, &mut old.0, 3);
         exchange(&mut living.0, &mut living.1, 2);

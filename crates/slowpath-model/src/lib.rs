@@ -48,8 +48,8 @@ pub use problem::{
     Deltas, Finding, IntervalVerdict, Precedence, Problem, ProblemSet, Share, Stage,
 };
 pub use record::{
-    ClockState, ClockStatus, ConnectionSummary, Coverage, LifeFacts, LossCounters, ProblemInterval,
-    TrafficInterval,
+    ClockState, ClockStatus, ConnectionSummary, Coverage, LifeFacts, LossCounters, PathHop,
+    ProblemInterval, TrafficInterval,
 };
 pub use stats::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Ending, Failure, RecoveryStats, RtoStats, RttSums,

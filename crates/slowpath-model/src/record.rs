@@ -6,7 +6,7 @@ use crate::{
     ProblemSet, SocketFacts, TcpStats, Tier, UnknownOwners, WallMicros,
 };
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// An interval in which a connection had at least one problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +94,22 @@ pub struct TrafficInterval {
     pub data_segments_in: Option<u64>,
     /// Segments retransmitted for whatever reason.
     pub retransmitted: Option<u64>,
+}
+
+/// A router on the path of a connection that lost segments, from a trace with its own addresses and
+/// ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathHop {
+    /// Which connection.
+    pub connection: ConnectionId,
+    /// When the trace's answers were no longer awaited; all its hops have this.
+    pub end: WallMicros,
+    /// For how long they were.
+    pub duration: Micros,
+    /// How many hops from this host, from 1.
+    pub ttl: u16,
+    /// The router's address; `None`: none answered, and a later one did.
+    pub router: Option<IpAddr>,
 }
 
 /// What the log keeps of a connection for answers.

@@ -80,6 +80,12 @@ pub trait Sink {
         let _ = cookie;
     }
 
+    /// The first sequence number that the peer of the connection whose snapshot comes next has not
+    /// acknowledged (`snd_una`); not stated by tiers that do not know it.
+    fn unacknowledged(&mut self, sequence: u32) {
+        let _ = sequence;
+    }
+
     /// One snapshot.
     fn see(&mut self, snapshot: &Snapshot);
 }

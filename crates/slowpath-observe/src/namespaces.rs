@@ -42,7 +42,10 @@ impl fmt::Display for Namespaces {
 }
 
 /// Inode number of this thread's network namespace.
-pub(crate) fn own_inode() -> io::Result<u32> {
+///
+/// # Errors
+/// `/proc` does not show it.
+pub fn own_inode() -> io::Result<u32> {
     fs::metadata("/proc/thread-self/ns/net").map(|meta| meta.ino() as u32)
 }
 

@@ -13,6 +13,7 @@
 //!                                   listeners-SEGMENT.parquet
 //!                                   interactions-SEGMENT.parquet
 //!                                   traffic-SEGMENT.parquet
+//!                                   hops-SEGMENT.parquet
 //! ```
 
 use crate::StoreError;
@@ -34,8 +35,9 @@ pub(crate) const COVERAGE: &str = "coverage";
 pub(crate) const LISTENERS: &str = "listeners";
 pub(crate) const INTERACTIONS: &str = "interactions";
 pub(crate) const TRAFFIC: &str = "traffic";
+pub(crate) const HOPS: &str = "hops";
 
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
     INTERVALS,
     PROBLEMS,
     CONNECTIONS,
@@ -43,6 +45,7 @@ const TABLES: [&str; 7] = [
     LISTENERS,
     INTERACTIONS,
     TRAFFIC,
+    HOPS,
 ];
 
 pub(crate) fn spool_dir(dir: &Path) -> PathBuf {

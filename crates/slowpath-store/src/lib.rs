@@ -28,6 +28,7 @@ mod checksum;
 mod column;
 mod convert;
 mod error;
+mod hops;
 mod identities;
 mod interaction;
 mod interval;

@@ -99,5 +99,6 @@ pub(crate) fn end_of(record: &Record) -> WallMicros {
         Record::Listener(interval) => interval.end,
         Record::Interaction(interval) => interval.end,
         Record::Traffic(interval) => interval.end,
+        Record::Hop(hop) => hop.end,
     }
 }

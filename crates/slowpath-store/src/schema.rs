@@ -8,10 +8,12 @@
 use crate::cells::{CellValue, Flat, Row, columns_of};
 use crate::column::{Column, Kind, flag, number, problems, text, time, us, word};
 use crate::interval::{Logged, order};
-use crate::layout::{CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS, TRAFFIC};
+use crate::layout::{
+    CONNECTIONS, COVERAGE, HOPS, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS, TRAFFIC,
+};
 use crate::rows::{FIRST, IDENTITY, PROBLEM_EVENTS, PROBLEM_TIME, SummaryBody};
 use crate::summary_rank::{ConnectionIdentity, Ranked};
-use crate::{interaction, life_rows, listener, owner_rows, traffic};
+use crate::{hops, interaction, life_rows, listener, owner_rows, traffic};
 use slowpath_model::{
     ConnectionId, ConnectionSummary, Coverage, Deltas, Finding, Micros, Problem, ProblemInterval,
     ProblemSet, Share, WallMicros,
@@ -30,7 +32,7 @@ pub(crate) struct Table {
 }
 
 /// Every table of the log.
-pub(crate) static TABLES: LazyLock<[Table; 7]> = LazyLock::new(|| {
+pub(crate) static TABLES: LazyLock<[Table; 8]> = LazyLock::new(|| {
     let table = |name, meaning, columns| Table {
         name,
         meaning,
@@ -71,6 +73,11 @@ pub(crate) static TABLES: LazyLock<[Table; 7]> = LazyLock::new(|| {
             TRAFFIC,
             "what a connection carried over a stretch of about an hour at most",
             timed(&[&[CONNECTION][..], &traffic::COLUMNS].concat()),
+        ),
+        table(
+            HOPS,
+            "a router on the path of a connection that lost segments",
+            timed(&[&[CONNECTION][..], &hops::COLUMNS].concat()),
         ),
     ]
 });

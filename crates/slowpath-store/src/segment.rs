@@ -2,7 +2,9 @@
 //! The rows of a segment's tables, from its records.
 
 use crate::cells::{CellValue, Flat};
-use crate::layout::{CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS, TRAFFIC};
+use crate::layout::{
+    CONNECTIONS, COVERAGE, HOPS, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS, TRAFFIC,
+};
 use crate::merging::{Merged, Merging};
 use crate::pieces::Pieces;
 use crate::read_report::end_of;
@@ -10,14 +12,14 @@ use crate::schema::{self, Origin, columns, connection_number};
 use crate::spool::{Frames, Header, HeaderError, Parsed, Record, record_again};
 use crate::summary_rank::{Rank, summary_rank};
 use crate::table::Rows;
-use crate::traffic;
+use crate::{hops, traffic};
 use slowpath_model::{
-    ConnectionId, Coverage, InteractionInterval, ListenerInterval, Micros, TrafficInterval,
-    WallMicros,
+    ConnectionId, Coverage, InteractionInterval, ListenerInterval, Micros, PathHop,
+    TrafficInterval, WallMicros,
 };
 use std::collections::BTreeMap;
 
-/// Every connection of a segment that had a problem, traffic or a summary, with the rank of its latest
+/// Every connection of a segment that had a problem, traffic, a traced path or a summary, with the rank of its latest
 /// summary and where in the spool that is.
 type Connections = BTreeMap<ConnectionId, Option<(Rank, usize)>>;
 
@@ -73,6 +75,10 @@ pub(crate) fn tables(
                 connections.entry(traffic.connection).or_default();
                 stretches.traffic(&traffic);
             }
+            Some(Record::Hop(hop)) => {
+                connections.entry(hop.connection).or_default();
+                stretches.hop(&hop);
+            }
             None => {}
         }
     }
@@ -98,6 +104,7 @@ struct Stretches<'a> {
     listeners: Rows,
     interactions: Rows,
     traffic: Rows,
+    hops: Rows,
 }
 
 impl<'a> Stretches<'a> {
@@ -109,6 +116,7 @@ impl<'a> Stretches<'a> {
             listeners: rows(LISTENERS),
             interactions: rows(INTERACTIONS),
             traffic: rows(TRAFFIC),
+            hops: rows(HOPS),
         }
     }
 
@@ -141,7 +149,15 @@ impl<'a> Stretches<'a> {
         });
     }
 
-    fn end(self) -> [(&'static str, Rows); 4] {
+    fn hop(&mut self, of: &PathHop) {
+        let row = timed(&mut self.hops, self.origin, of.end, of.duration);
+        push(&mut self.hops, row, |row| {
+            connection_number(&of.connection).put(row);
+            hops::put(of, row);
+        });
+    }
+
+    fn end(self) -> [(&'static str, Rows); 5] {
         let mut coverage = Rows::new(COVERAGE, columns(COVERAGE).to_vec());
         for of in &self.coverage {
             let row = timed(&mut coverage, self.origin, of.end, of.duration);
@@ -152,6 +168,7 @@ impl<'a> Stretches<'a> {
             (LISTENERS, self.listeners),
             (INTERACTIONS, self.interactions),
             (TRAFFIC, self.traffic),
+            (HOPS, self.hops),
         ]
     }
 }

@@ -20,7 +20,7 @@
 //! | 2 | `b7 1e`: where a record may begin, to find the next one after damage |
 //! | 2 | payload length |
 //! | 4 | CRC-32 of kind, length and payload |
-//! | 1 | kind: 1 interval, 2 summary, 3 coverage, 4 listener, 5 interaction, 6 traffic; others are skipped and counted |
+//! | 1 | kind: 1 interval, 2 summary, 3 coverage, 4 listener, 5 interaction, 6 traffic, 7 hop; others are skipped and counted |
 //! | n | payload: number of columns, presence bits, one value for each present column |
 //!
 //! A payload has the columns of its table in their order (`docs/reference/log-format.md`), exact:
@@ -35,9 +35,9 @@ use crate::column::{Column, Kind};
 use crate::interval::{self, Logged};
 use crate::rows::{IDENTITY, SummaryBody};
 use crate::{HostIdentity, SCHEMA_VERSION};
-use crate::{interaction, listener, traffic};
+use crate::{hops, interaction, listener, traffic};
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, Coverage, InteractionInterval, ListenerInterval,
+    ConnectionId, ConnectionSummary, Coverage, InteractionInterval, ListenerInterval, PathHop,
     ProblemInterval, TrafficInterval, WallMicros,
 };
 use std::sync::LazyLock;
@@ -76,6 +76,8 @@ pub enum Record {
     Interaction(Box<InteractionInterval>),
     /// What a connection carried.
     Traffic(Box<TrafficInterval>),
+    /// A router on a connection's path.
+    Hop(Box<PathHop>),
 }
 
 /// Whose spool it is.
@@ -142,6 +144,7 @@ static SUMMARY: LazyLock<Vec<Column>> =
     LazyLock::new(|| [IDENTITY.to_vec(), SummaryBody::columns()].concat());
 static TRAFFIC: LazyLock<Vec<Column>> =
     LazyLock::new(|| [&IDENTITY[..], &traffic::COLUMNS].concat());
+static HOP: LazyLock<Vec<Column>> = LazyLock::new(|| [&IDENTITY[..], &hops::COLUMNS].concat());
 static COVERAGE: LazyLock<Vec<Column>> = LazyLock::new(columns_of::<Coverage>);
 
 /// Encodes a file's header.
@@ -234,6 +237,13 @@ impl Encoder {
         self.identity(&interval.connection);
         traffic::put(interval, &mut self.row);
         self.frame(6, &TRAFFIC, out);
+    }
+
+    /// Appends a router on a connection's path.
+    pub(crate) fn hop(&mut self, hop: &PathHop, out: &mut Vec<u8>) {
+        self.identity(&hop.connection);
+        hops::put(hop, &mut self.row);
+        self.frame(7, &HOP, out);
     }
 
     fn identity(&mut self, id: &ConnectionId) {
@@ -410,6 +420,11 @@ fn decode(kind: u8, payload: &[u8], boot_id: u128) -> Payload {
             let mut row = own(&mut cells, boot_id);
             let id = ConnectionId::take(&mut row)?;
             Some(Record::Traffic(Box::new(traffic::take(id, &mut row)?)))
+        }),
+        7 => decode_row(&HOP, payload).and_then(|mut cells| {
+            let mut row = own(&mut cells, boot_id);
+            let id = ConnectionId::take(&mut row)?;
+            Some(Record::Hop(Box::new(hops::take(id, &mut row)?)))
         }),
         _ => return Payload::Unknown,
     };

@@ -7,7 +7,7 @@ use crate::checksum::{self, Body};
 use crate::schema::{self, Origin, connection_number};
 use crate::spool::{Encoder, Record};
 use crate::table::{self, value};
-use crate::{ConnectionNumber, StoreError, layout, read_report, segment, traffic};
+use crate::{ConnectionNumber, StoreError, hops, layout, read_report, segment, traffic};
 use slowpath_model::{ConnectionId, Coverage, Micros, Owner, ProblemInterval, WallMicros};
 use slowpath_table::{Column, Reader, Settings, Statistics, Value};
 use std::fs::File;
@@ -31,11 +31,13 @@ pub enum LogTable {
     Interactions,
     /// What connections carried.
     Traffic,
+    /// Routers on connections' paths.
+    Hops,
 }
 
 impl LogTable {
     /// All of them.
-    pub const ALL: [LogTable; 7] = [
+    pub const ALL: [LogTable; 8] = [
         LogTable::Intervals,
         LogTable::Problems,
         LogTable::Connections,
@@ -43,6 +45,7 @@ impl LogTable {
         LogTable::Listeners,
         LogTable::Interactions,
         LogTable::Traffic,
+        LogTable::Hops,
     ];
 
     /// The beginning of its files' names.
@@ -55,6 +58,7 @@ impl LogTable {
             LogTable::Listeners => layout::LISTENERS,
             LogTable::Interactions => layout::INTERACTIONS,
             LogTable::Traffic => layout::TRAFFIC,
+            LogTable::Hops => layout::HOPS,
         }
     }
 
@@ -154,6 +158,12 @@ impl RowMaker {
                 traffic::put(of, &mut self.row);
                 LogTable::Traffic
             }
+            Record::Hop(of) => {
+                self.timed(of.end, of.duration);
+                connection_number(&of.connection).put(&mut self.row);
+                hops::put(of, &mut self.row);
+                LogTable::Hops
+            }
         };
         each(LogRow {
             table,
@@ -198,6 +208,7 @@ pub fn span_of(record: &Record) -> (WallMicros, WallMicros) {
         Record::Listener(listener) => end - listener.duration,
         Record::Interaction(interaction) => end - interaction.duration,
         Record::Traffic(traffic) => end - traffic.duration,
+        Record::Hop(hop) => end - hop.duration,
     };
     (start, end)
 }
@@ -209,6 +220,7 @@ pub fn connection_of(record: &Record) -> Option<ConnectionNumber> {
         Record::Summary(summary) => &summary.connection,
         Record::Interaction(interaction) => &interaction.connection,
         Record::Traffic(traffic) => &traffic.connection,
+        Record::Hop(hop) => &hop.connection,
         Record::Coverage(_) | Record::Listener(_) => return None,
     };
     Some(id.into())
@@ -234,6 +246,7 @@ pub fn encode_record(record: &Record, boot_id: u128, out: &mut Vec<u8>) {
         Record::Listener(listener) => encoder.listener(listener, out),
         Record::Interaction(interaction) => encoder.interaction(interaction, out),
         Record::Traffic(traffic) => encoder.traffic(traffic, out),
+        Record::Hop(hop) => encoder.hop(hop, out),
     }
 }
 

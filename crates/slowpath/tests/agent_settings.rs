@@ -31,6 +31,7 @@ server = \"fleet.example.org:7443\"
 server-state = \"/var/lib/slowpath/identity\"
 ship-limit = \"128MiB\"
 ship-interval = \"10s\"
+trace-paths = 20
 record = \"dport = :5432\"
 record-ports = \"80,5432\"
 record-to = \"/var/tmp/recordings\"
@@ -150,6 +151,7 @@ fn the_example_shows_every_key_with_its_default() {
     default.cpu_budget = Some("1,2".parse().unwrap());
     default.owners = Some(PathBuf::from("/etc/slowpath/owners.toml"));
     default.host = Some("web-17".parse().unwrap());
+    default.trace_paths = Some(10);
     default.record.ports = Some(Ports(vec![80, 443]));
     default.retention_age = Some(Age(Duration::from_secs(30 * 24 * 3600)));
     assert_eq!(shown, Some(default));

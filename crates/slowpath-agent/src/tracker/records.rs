@@ -5,11 +5,14 @@ use super::{ConnectionTracker, PollTime};
 use crate::host::{Host, Record};
 use crate::live_connection::LiveConnection;
 use crate::owners::Owners;
+use crate::paths::TracedPath;
 use crate::summaries::SummaryRotation;
 use crate::traffic::TrafficMark;
 use slowpath_model::{
-    ConnectionSummary, IntervalVerdict, ListenerInterval, ProblemInterval, Snapshot, WallMicros,
+    ConnectionSummary, IntervalVerdict, ListenerInterval, PathHop, ProblemInterval, Snapshot,
+    WallMicros,
 };
+use std::net::{IpAddr, Ipv4Addr};
 
 impl ConnectionTracker {
     /// Logs a summary of each living connection that changed since its last one, and what it
@@ -39,6 +42,26 @@ impl ConnectionTracker {
                 save(&self.owners, connection, self.time, host);
             }
         }
+    }
+
+    /// Logs the routers on a connection's path.
+    pub(crate) fn log_path(&mut self, path: &TracedPath, host: &mut dyn Host) {
+        if !host.logs() {
+            return;
+        }
+        let hop = |(ttl, router): (u16, &Option<Ipv4Addr>)| PathHop {
+            connection: path.connection,
+            end: self.time.wall,
+            duration: self.time.now.since(path.sent),
+            ttl,
+            router: router.map(IpAddr::V4),
+        };
+        let hops: Vec<PathHop> = (1..).zip(&path.routers).map(hop).collect();
+        let slot = self.table.find(&path.connection);
+        let living = slot.and_then(|slot| self.table.get_mut(slot));
+        let living = living.filter(|it| it.snapshot.id.start == path.connection.start);
+        let summary = living.map(|living| summary(&self.owners, living, self.time.wall));
+        host.record(Record::Hops(summary.as_ref(), &hops));
     }
 
     /// Logs interactions that ended or have gone on for long, if it is time.

@@ -6,9 +6,10 @@ use crate::budget::priority::Priorities;
 use crate::host_totals::{HostTotals, Labelled};
 use crate::interactions::InteractionTracker;
 use crate::live_connection::LiveConnection;
+use crate::paths::LossyConnection;
 use crate::recorder::KeepRequests;
 use slowpath_diagnose::{Measures, Thresholds, measure};
-use slowpath_model::{HistoryPoint, IntervalVerdict, Micros, Snapshot};
+use slowpath_model::{Finding, HistoryPoint, IntervalVerdict, Micros, Problem, Snapshot};
 
 /// How intervals are judged, and what of that is kept with the connection.
 pub(super) struct Judge {
@@ -63,7 +64,12 @@ pub(crate) struct Consumers {
     pub(crate) priorities: Option<Priorities>,
     /// Which connections the recorder is asked to keep.
     pub(crate) keep_requests: KeepRequests,
+    /// Connections that lost segments since they were last taken, if their paths are to be traced.
+    pub(crate) lossy: Option<Vec<LossyConnection>>,
 }
+
+/// Lossy connections of one poll; further ones are of a later one.
+const MAX_LOSSY: usize = 64;
 
 impl Consumers {
     /// An interval without a finding, of which no verdict is kept.
@@ -97,6 +103,28 @@ impl Consumers {
         }
         let problem = (!verdict.findings.is_empty()).then(|| verdict.interval());
         self.sampled(connection, snapshot, problem);
+    }
+
+    /// Takes note of a living connection whose interval had losses; `unacknowledged` is its first
+    /// sequence number without an acknowledgement.
+    pub(super) fn note_losses(
+        &mut self,
+        snapshot: &Snapshot,
+        verdict: &IntervalVerdict,
+        unacknowledged: Option<u32>,
+    ) {
+        let (Some(lossy), Some(unacknowledged)) = (&mut self.lossy, unacknowledged) else {
+            return;
+        };
+        let of_loss =
+            |found: &Finding| matches!(found.problem, Problem::FastRetransmit | Problem::Timeout);
+        if lossy.len() < MAX_LOSSY && !snapshot.closed && verdict.findings.iter().any(of_loss) {
+            lossy.push(LossyConnection {
+                id: snapshot.id,
+                tuple: snapshot.tuple,
+                unacknowledged,
+            });
+        }
     }
 
     /// A poll met the connection: a problem in an interval of that length, or none, may

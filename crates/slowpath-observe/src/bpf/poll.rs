@@ -225,6 +225,7 @@ impl BpfTier {
                 report.closed += 1;
                 sink.unchanged_until(MonoNanos(record.since_ns));
                 sink.namespace(record.netns_cookie);
+                sink.unacknowledged(record.snd_una);
                 sink.see(&snapshot);
             }
         }
@@ -349,6 +350,7 @@ impl BpfTier {
             if let Some(snapshot) = record.snapshot(&self.context) {
                 sink.unchanged_until(MonoNanos(record.since_ns));
                 sink.namespace(record.netns_cookie);
+                sink.unacknowledged(record.snd_una);
                 sink.see(&snapshot);
             }
         }

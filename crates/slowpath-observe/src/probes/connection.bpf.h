@@ -288,7 +288,8 @@ struct record {
 	u32 wmem_alloc;
 	u16 error;	/* sk_err as it closed */
 	u8 closed_in;	/* the state that it closed in */
-	u8 pad[5];
+	u8 pad;
+	u32 snd_una;
 	struct waits waits;
 	struct latest_turns latest; /* as many as were counted */
 };

@@ -217,7 +217,8 @@ mirror! {
         wmem_alloc: u32,
         error: u16,
         closed_in: u8,
-        pad: [u8; 5],
+        pad: u8,
+        snd_una: u32,
         waits: RecordWaits,
         latest: LatestTurns,
     }

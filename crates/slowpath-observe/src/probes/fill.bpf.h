@@ -156,6 +156,7 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 	r->wmem_alloc = sk->sk_wmem_alloc.refs.counter;
 	r->error = 0;
 	r->closed_in = 0;
+	r->snd_una = una;
 	r->sndbuf = sk->sk_sndbuf;
 	r->rcvbuf = sk->sk_rcvbuf;
 	r->rate_delivered = tp->rate_delivered;

@@ -32,8 +32,10 @@ pub mod kind {
     pub const INTERACTION: u8 = 5;
     /// What a connection carried.
     pub const TRAFFIC: u8 = 6;
+    /// A router on a connection's path.
+    pub const HOP: u8 = 7;
     /// The last one that this version knows.
-    pub const LAST: u8 = TRAFFIC;
+    pub const LAST: u8 = HOP;
 }
 
 impl Frame<'_> {

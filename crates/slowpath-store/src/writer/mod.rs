@@ -17,7 +17,7 @@ use crate::{HostIdentity, OpenError, Options, layout, lock};
 use finish::Finisher;
 use inbox::Inbox;
 use slowpath_model::{
-    ConnectionSummary, Coverage, InteractionInterval, ListenerInterval, ProblemInterval,
+    ConnectionSummary, Coverage, InteractionInterval, ListenerInterval, PathHop, ProblemInterval,
     TrafficInterval, WallMicros,
 };
 use std::collections::VecDeque;
@@ -231,6 +231,20 @@ impl LogWriter {
             encoder.summary(summary, out);
             encoder.traffic(traffic, out);
             2
+        })
+    }
+
+    /// Logs the hops of a connection's path after its summary, in one segment; without one where it
+    /// has closed meanwhile. Returns whether there was space for them.
+    pub fn hops_of(&mut self, summary: Option<&ConnectionSummary>, hops: &[PathHop]) -> bool {
+        self.append(|encoder, out| {
+            if let Some(summary) = summary {
+                encoder.summary(summary, out);
+            }
+            for hop in hops {
+                encoder.hop(hop, out);
+            }
+            u64::from(summary.is_some()) + hops.len() as u64
         })
     }
 

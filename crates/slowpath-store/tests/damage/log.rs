@@ -159,6 +159,7 @@ pub fn read(dir: &Path) -> Contents {
     add("listeners", texts(log.listeners(all).unwrap()));
     add("interactions", texts(log.interactions(all).unwrap()));
     add("traffic", texts(log.traffic(all).unwrap()));
+    add("hops", texts(log.hops(all).unwrap()));
     Contents {
         rows,
         lines: report.lines(),

@@ -101,11 +101,10 @@ fn a_run_that_did_not_close_its_log_is_named() {
     // The twelfth interval ended 12 minutes after one o'clock.
     let gap = "slowpath ended after 2026-11-21T01:12:00Z without closing the log";
     let names_it = |lines: &[String]| {
-        assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(
-            lines[0].contains(segment) && lines[0].contains(gap),
-            "{lines:?}"
-        );
+        // A segment that is converted between the reading of two tables is named as both.
+        assert!((1..=2).contains(&lines.len()), "{lines:?}");
+        let names = |line: &String| line.contains(segment) && line.contains(gap);
+        assert!(lines.iter().all(names), "{lines:?}");
     };
     names_it(&read(dir.path()).lines);
     // Beside the next run, which has a spool of its own, and after it.

@@ -32,6 +32,7 @@ enum Key {
     ServerState,
     ShipLimit,
     ShipInterval,
+    TracePaths,
     Record,
     RecordPorts,
     RecordTo,
@@ -84,6 +85,14 @@ impl<'de> Visitor<'de> for SettingsVisitor {
                 Key::ServerState => ship.server_state = Some(map.next_value()?),
                 Key::ShipLimit => ship.ship_limit = text(&mut map)?,
                 Key::ShipInterval => ship.ship_interval = text(&mut map)?,
+                Key::TracePaths => {
+                    let range = 1..=600;
+                    let wanted: u16 = map.next_value()?;
+                    if !range.contains(&wanted) {
+                        return Err(serde::de::Error::custom("must be between 1 and 600"));
+                    }
+                    it.trace_paths = Some(wanted);
+                }
                 Key::Record => record.record = text(&mut map)?,
                 Key::RecordPorts => record.record_ports = text(&mut map)?,
                 Key::RecordTo => record.record_to = Some(map.next_value()?),

@@ -116,6 +116,7 @@ fn config(settings: &Effective) -> Result<Config, Failure> {
         log: settings.log.clone(),
         host: settings.host.as_ref().map(|name| name.as_str().to_owned()),
         namespaces: settings.namespaces,
+        trace_paths: settings.trace_paths.map(u32::from),
         tier: match settings.tier {
             TierArg::Auto => TierChoice::Auto,
             TierArg::Bpf => TierChoice::Bpf,
@@ -209,6 +210,7 @@ impl Configuration<'_> {
             log: self.settings.log.clone(),
             host: self.settings.host.clone(),
             namespaces: self.settings.namespaces,
+            trace_paths: self.settings.trace_paths,
             tier: self.settings.tier,
             metrics_labels: self.settings.metrics_labels,
             retention_size: self.settings.retention_size,

@@ -67,6 +67,9 @@ pub struct Settings {
     /// Where the log is shipped.
     #[command(flatten)]
     pub ship: ShipSettings,
+    /// Trace the paths of so many connections that lose segments in a minute, at most [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=600))]
+    pub trace_paths: Option<u16>,
     /// Which connections are recorded.
     #[command(flatten)]
     pub record: RecordSettings,
@@ -93,6 +96,7 @@ impl Settings {
             otlp: self.otlp.or(others.otlp),
             otlp_interval: self.otlp_interval.or(others.otlp_interval),
             ship: self.ship.or(others.ship),
+            trace_paths: self.trace_paths.or(others.trace_paths),
             record: self.record.or(others.record),
         }
     }
@@ -114,6 +118,7 @@ impl Settings {
             log,
             host: self.host,
             namespaces: self.namespaces.unwrap_or_default(),
+            trace_paths: self.trace_paths,
             interval: self
                 .interval
                 .map_or(Duration::from_millis(500), |interval| interval.0),
@@ -158,6 +163,7 @@ pub struct Effective {
     pub otlp: Option<Endpoint>,
     pub otlp_interval: Age,
     pub ship: ShipSelection,
+    pub trace_paths: Option<u16>,
     pub record: Recording,
 }
 
@@ -185,6 +191,7 @@ impl Effective {
         entries.extend(self.otlp.as_ref().map(|e| ("otlp", e.to_string())));
         entries.push(("otlp-interval", self.otlp_interval.to_string()));
         entries.extend(shipping::entries(&self.ship));
+        entries.extend(self.trace_paths.map(|n| ("trace-paths", n.to_string())));
         entries.extend(self.record.entries());
         Entries(entries)
     }
