@@ -539,6 +539,7 @@ fn open_log(config: &Config) -> Result<Option<LogWriter>, slowpath_store::OpenEr
     };
     let options = slowpath_store::Options {
         retention: config.retention,
+        ship: config.ship,
         conversion: config.budget.map(|b| CpuShare::of_core(b.conversion())),
         ..Default::default()
     };

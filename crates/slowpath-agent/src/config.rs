@@ -24,6 +24,8 @@ pub struct Config {
     pub namespaces: Namespaces,
     /// What the log deletes of itself.
     pub retention: Retention,
+    /// Keep what the log converted, for a [`slowpath_store`] log that is shipped. Default false.
+    pub ship: bool,
     /// Which tier to use. Default the best one that works.
     pub tier: TierChoice,
     /// Limits of the verdicts.
@@ -61,6 +63,7 @@ impl Default for Config {
             host: None,
             namespaces: Namespaces::All,
             retention: Retention::default(),
+            ship: false,
             tier: TierChoice::Auto,
             thresholds: Thresholds::default(),
             history: 0,

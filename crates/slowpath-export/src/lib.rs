@@ -6,7 +6,7 @@
 //! [`otlp`] as a message to push. Records of the log: [`rows`] makes rows of them, [`redaction`] and
 //! [`anonymise`] hide what is sensitive, [`table`] writes CSV or JSON lines. The kernel's
 //! socket state: [`mlab`] saves it as M-Lab's `tcp-info` does. Two thin shells do I/O: [`http`]
-//! serves the text, [`push`] delivers the message.
+//! serves the text, [`push`] delivers the message; [`exporters`] starts and ends both.
 //!
 //! What is promised:
 //!
@@ -23,6 +23,7 @@
 pub mod anonymise;
 pub mod catalogue;
 mod counters;
+pub mod exporters;
 mod family;
 pub mod http;
 pub mod mlab;

@@ -7,6 +7,7 @@ use slowpath_agent::{
     WriterStatus,
 };
 use slowpath_model::{Coverage, LossCounters, Micros, ProblemSet, Tier, WallMicros};
+use slowpath_ship::shipper::ShipStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -141,6 +142,8 @@ pub struct State {
     pub budget: Option<BudgetState>,
     /// How the recorder is; `None` without one.
     pub recorder: Option<RecorderState>,
+    /// How shipping the log fares; `None` without a server.
+    pub ship: Option<ShipStatus>,
     /// What this process takes.
     pub process: ProcessUse,
 }
@@ -181,6 +184,7 @@ impl State {
             log: agent.log_status().map(|status| LogState { status }),
             budget: agent.budget(),
             recorder: agent.recorder(),
+            ship: None,
             process: ProcessUse::read(),
         })
     }

@@ -11,7 +11,7 @@
 //! - Clients at once, clients accepted in a second, the bytes and headers of a request's head and
 //!   the whole time a client may stay are bounded. When all places are taken, the client that is
 //!   there longest goes; clients past the rate wait in the kernel's queue.
-//! - A connection carries one request. It is closed in two steps, so that the answer arrives even
+//! - A connection carries one request, except where the peer is known: [`sessions`]. It is closed in two steps, so that the answer arrives even
 //!   if the client sent more than was read.
 //!
 //! What it never does: know what it serves.
@@ -20,6 +20,7 @@ mod client;
 mod clients;
 mod io;
 mod server;
+pub mod sessions;
 
 pub use server::{Server, ServerError};
 

@@ -34,9 +34,43 @@ pub enum ServerError {
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    _background: Background,
+}
+
+/// A thread in which one task and those that it starts run, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Background {
     /// Its end stops the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    pub(crate) fn start(
+        name: &str,
+        runtime: Runtime,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, ServerError> {
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || run(runtime, task, stopped))
+            .map_err(ServerError::Start)?;
+        Ok(Background {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread has been printed.
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Server {
@@ -64,7 +98,6 @@ impl Server {
             let _within = runtime.enter();
             TcpListener::from_std(listener).map_err(refused)?
         };
-        let (stop, stopped) = oneshot::channel();
         let acceptor = Acceptor {
             listener,
             limits,
@@ -72,14 +105,9 @@ impl Server {
             events,
             clients: Arc::default(),
         };
-        let thread = thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || run(runtime, acceptor, stopped))
-            .map_err(ServerError::Start)?;
         Ok(Server {
             address,
-            stop: Some(stop),
-            thread: Some(thread),
+            _background: Background::start(name, runtime, acceptor.accept())?,
         })
     }
 
@@ -89,19 +117,13 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.take();
-        if let Some(thread) = self.thread.take() {
-            // A panic of that thread has been printed.
-            let _ = thread.join();
-        }
-    }
-}
-
 /// The end of the runtime ends every task, and with it every connection.
-fn run(runtime: Runtime, acceptor: Acceptor, stopped: oneshot::Receiver<()>) {
-    runtime.spawn(acceptor.accept());
+fn run(
+    runtime: Runtime,
+    task: impl Future<Output = ()> + Send + 'static,
+    stopped: oneshot::Receiver<()>,
+) {
+    runtime.spawn(task);
     // The sender is dropped and never used: that is the sign.
     let _ = runtime.block_on(stopped);
 }

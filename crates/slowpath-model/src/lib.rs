@@ -17,6 +17,7 @@ mod command_line;
 mod connection;
 mod foreign;
 mod history;
+mod host_name;
 mod interaction;
 mod listener;
 mod owner;
@@ -33,6 +34,7 @@ pub use command_line::{join_arguments, split_arguments};
 pub use connection::{ConnectionId, FourTuple, Origin, normalise};
 pub use foreign::{Foreign, clean, clean_lines, steers};
 pub use history::HistoryPoint;
+pub use host_name::HostName;
 pub use interaction::{InteractionEvidence, InteractionInterval, InteractionKind, ProxyFlow};
 pub use listener::{
     ListenCounters, ListenSettings, ListenerDeltas, ListenerId, ListenerInterval, ListenerSnapshot,

@@ -50,9 +50,18 @@ fn footer(file: &File, length: u64) -> io::Result<Option<u64>> {
 }
 
 fn checksum_until(file: &File, length: u64) -> io::Result<u32> {
-    let mut crc = crc32fast::Hasher::new();
+    let nothing = Body {
+        length: 0,
+        checksum: 0,
+    };
+    checksum_after(nothing, file, length)
+}
+
+/// The checksum up to `length` of a file whose beginning has a known one.
+fn checksum_after(known: Body, file: &File, length: u64) -> io::Result<u32> {
+    let mut crc = crc32fast::Hasher::new_with_initial(known.checksum);
     let mut buffer = vec![0; READ];
-    let mut at = 0;
+    let mut at = known.length;
     while at < length {
         let piece = usize::try_from(length - at).unwrap_or(READ).min(READ);
         file.read_exact_at(&mut buffer[..piece], at)?;
@@ -64,6 +73,11 @@ fn checksum_until(file: &File, length: u64) -> io::Result<u32> {
 
 /// Puts the checksums into a file that was written whole; it must be open for reading, too.
 pub(crate) fn seal(file: &File) -> io::Result<()> {
+    seal_after(file, None)
+}
+
+/// The same of a file that begins with bytes of which the checksum is known.
+pub(crate) fn seal_after(file: &File, known: Option<Body>) -> io::Result<()> {
     let length = file.metadata()?.len();
     let Some(footer) = footer(file, length)? else {
         return Err(io::ErrorKind::InvalidData.into());
@@ -71,7 +85,11 @@ pub(crate) fn seal(file: &File) -> io::Result<()> {
     let mut end = vec![0; usize::try_from(length - footer).unwrap_or(0)];
     file.read_exact_at(&mut end, footer)?;
     let mut bytes = MARK.to_vec();
-    bytes.extend(checksum_until(file, footer)?.to_le_bytes());
+    let body = match known {
+        Some(known) => checksum_after(known, file, footer)?,
+        None => checksum_until(file, footer)?,
+    };
+    bytes.extend(body.to_le_bytes());
     let mut crc = crc32fast::Hasher::new();
     crc.update(&bytes);
     crc.update(&end);

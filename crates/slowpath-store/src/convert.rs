@@ -5,7 +5,8 @@
 //! names, flushed and renamed, and only when all have their names and the directory
 //! is flushed does the spool go. Killed anywhere before, the next run converts the same
 //! spool into files of the same names; readers ignore the files of a segment whose spool
-//! is there. So nothing is lost and nothing counts twice.
+//! is there. So nothing is lost and nothing counts twice. A log that is shipped keeps the spool:
+//! it goes by a rename into `ship`, where no reader of the log looks.
 //!
 //! The work comes in pieces of a few milliseconds, and between them the caller may rest.
 //!
@@ -59,9 +60,11 @@ pub(crate) struct Source<'a> {
     pub path: &'a Path,
     /// It is the last one of a run that did not close its log.
     pub unclosed: bool,
+    /// It goes into `ship` instead of being removed.
+    pub ship: bool,
 }
 
-/// Converts a spool and removes it; contiguous intervals become rows of `merge_up_to` at
+/// Converts a spool and removes it or moves it into `ship`; contiguous intervals become rows of `merge_up_to` at
 /// most. `rest` is called between pieces of the work.
 pub(crate) fn convert(
     dir: &Path,
@@ -87,7 +90,10 @@ pub(crate) fn convert(
     drop(bytes);
     let partition = layout::partition(dir, parsed.header.begun, &parsed.header.host.host);
     let own = layout::spool_path(dir, &parsed.header.segment);
-    if spool != own && (own.exists() || layout::has_segment(&partition, &parsed.header.segment)) {
+    let shipped = layout::ship_path(dir, &parsed.header.segment);
+    let is_copy =
+        spool != own && (own.exists() || layout::has_segment(&partition, &parsed.header.segment));
+    if is_copy || source.ship && shipped.exists() {
         let reason = format!("it is a copy of segment {}", parsed.header.segment);
         return set_aside(spool, reason);
     }
@@ -133,7 +139,10 @@ pub(crate) fn convert(
         converted.parquet_bytes += fs::metadata(path).map_or(0, |m| m.len());
     }
     layout::sync_dir(&partition)?;
-    remove(spool)?;
+    match source.ship {
+        true => hand_over(dir, spool, &shipped)?,
+        false => remove(spool)?,
+    }
     Ok(converted)
 }
 
@@ -168,6 +177,15 @@ fn set_aside(spool: &Path, reason: String) -> Result<Converted, StoreError> {
         )),
         ..Converted::default()
     })
+}
+
+/// Moves a converted spool to where it waits to be shipped.
+fn hand_over(dir: &Path, spool: &Path, shipped: &Path) -> Result<(), StoreError> {
+    let folder = layout::ship_dir(dir);
+    layout::make_dirs(dir, &folder)?;
+    fs::rename(spool, shipped).map_err(StoreError::io("move the converted spool", spool))?;
+    layout::sync_dir(&folder)?;
+    spool.parent().map_or(Ok(()), layout::sync_dir)
 }
 
 fn remove(spool: &Path) -> Result<(), StoreError> {

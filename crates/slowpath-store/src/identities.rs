@@ -134,6 +134,13 @@ impl LogReader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionNumber(u64);
 
+impl ConnectionNumber {
+    /// As the tables have it.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
 impl From<&ConnectionId> for ConnectionNumber {
     fn from(id: &ConnectionId) -> Self {
         ConnectionNumber(schema::connection_number(id))

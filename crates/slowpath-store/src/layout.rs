@@ -5,6 +5,7 @@
 //! lock                                     held by the writer
 //! spool/SEGMENT.spool                      records not yet in Parquet
 //! spool/SEGMENT.spool.unreadable           a spool without a usable header, kept aside
+//! ship/SEGMENT.spool                       records in Parquet too, for a server; no reader looks here
 //! date=2026-11-21/hour=09/host=NAME/intervals-SEGMENT.parquet
 //!                                   problems-SEGMENT.parquet
 //!                                   connections-SEGMENT.parquet
@@ -53,6 +54,15 @@ pub(crate) fn spool_dir(dir: &Path) -> PathBuf {
 
 pub(crate) fn spool_path(dir: &Path, segment: &str) -> PathBuf {
     spool_dir(dir).join(format!("{segment}.spool"))
+}
+
+/// Where a log that is shipped keeps the spools that are in Parquet.
+pub(crate) fn ship_dir(dir: &Path) -> PathBuf {
+    dir.join("ship")
+}
+
+pub(crate) fn ship_path(dir: &Path, segment: &str) -> PathBuf {
+    ship_dir(dir).join(format!("{segment}.spool"))
 }
 
 /// The directory of a segment that began then: `date=…/hour=…/host=…`, UTC.

@@ -52,6 +52,7 @@ mod stats;
 mod stop;
 mod summary_rank;
 mod table;
+pub mod tables;
 mod traffic;
 mod version1;
 mod writer;

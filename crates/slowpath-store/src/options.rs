@@ -94,6 +94,9 @@ pub struct Options {
     pub conversion: Option<CpuShare>,
     /// What is deleted.
     pub retention: Retention,
+    /// Whether spools that are in Parquet are moved into `ship` instead of being removed. Whoever
+    /// sets it has to ship and delete them; retention counts only what it may delete. Default no.
+    pub ship: bool,
 }
 
 impl Options {
@@ -122,6 +125,7 @@ impl Default for Options {
             merge_up_to: Micros(2_000_000),
             conversion: None,
             retention: Retention::default(),
+            ship: false,
         }
     }
 }

@@ -250,6 +250,19 @@ pub(crate) fn put_interval(
     logged.interval.deltas.put(row);
 }
 
+/// The same of an interval that is one polling interval.
+pub(crate) fn put_single_interval(
+    number: u64,
+    connection: u64,
+    interval: &ProblemInterval,
+    row: &mut Vec<CellValue>,
+) {
+    put_key(number, connection, interval, row);
+    1_u64.put(row);
+    interval.unmeasured.put(row);
+    interval.deltas.put(row);
+}
+
 /// Appends the cells of a finding's row after the origin's.
 pub(crate) fn put_problem(
     number: u64,

@@ -181,7 +181,7 @@ const BETWEEN: Micros = Micros(1_000_000);
 
 /// Whether a coverage record goes on where one ended that states no more than time and polls, as
 /// the agent logs them every few seconds for when it is killed.
-fn continues(before: &Coverage, next: &Coverage) -> bool {
+pub(crate) fn continues(before: &Coverage, next: &Coverage) -> bool {
     let stretch = Coverage {
         end: before.end,
         duration: before.duration,
@@ -196,7 +196,7 @@ fn continues(before: &Coverage, next: &Coverage) -> bool {
     *before == stretch && between <= BETWEEN.0 && joined <= JOINED.0
 }
 
-fn join(before: &mut Coverage, next: &Coverage) {
+pub(crate) fn join(before: &mut Coverage, next: &Coverage) {
     let mut unmeasured = before.unmeasured;
     for problem in next.unmeasured.iter() {
         unmeasured.insert(problem);

@@ -28,6 +28,7 @@
 //! version are ignored, columns that an earlier version lacks are null.
 
 mod frames;
+mod scan;
 
 use crate::cells::{CellValue, Flat, Row, columns_of};
 use crate::column::{Column, Kind};
@@ -41,13 +42,19 @@ use slowpath_model::{
 };
 use std::sync::LazyLock;
 
-pub(crate) use frames::{Frame, Frames, kind, record_again};
+pub use frames::kind;
+pub(crate) use frames::{Frame, Frames, record_again};
+pub use scan::{RawRecord, Scan, Stretch};
 
 /// Version of the framing that this crate writes.
 pub const SPOOL_VERSION: u16 = 1;
 const MAGIC: [u8; 8] = *b"slowspol";
 const FIXED_HEADER: usize = 16;
 const MAX_REST: usize = 1024;
+/// The longest header, in bytes.
+pub const MAX_HEADER: usize = FIXED_HEADER + MAX_REST + 4;
+/// The longest record with its frame, in bytes.
+pub const MAX_RECORD: usize = FRAME + u16::MAX as usize;
 const MARK: [u8; 2] = [0xb7, 0x1e];
 const FRAME: usize = 9;
 /// Parsing gives up looking for records once it has checksummed this many times the
@@ -141,7 +148,7 @@ static HOP: LazyLock<Vec<Column>> = LazyLock::new(|| [&IDENTITY[..], &hops::COLU
 static COVERAGE: LazyLock<Vec<Column>> = LazyLock::new(columns_of::<Coverage>);
 
 /// Encodes a file's header.
-pub(crate) fn encode_header(header: &Header) -> Vec<u8> {
+pub fn encode_header(header: &Header) -> Vec<u8> {
     let mut rest = Vec::new();
     rest.extend(header.host.boot_id.to_le_bytes());
     rest.extend(header.begun.0.to_le_bytes());
@@ -258,13 +265,19 @@ impl Encoder {
         encode_row(columns, &self.row, &mut self.payload);
         // The longest row is a summary: about 110 numbers of up to 10 bytes and four strings
         // of up to 1 KiB.
-        let length = (self.payload.len() as u16).to_le_bytes();
-        out.extend(MARK);
-        out.extend(length);
-        out.extend(checksum(kind, length, &self.payload).to_le_bytes());
-        out.push(kind);
-        out.extend(&self.payload);
+        encode_raw(kind, &self.payload, out);
     }
+}
+
+/// Appends a record of any kind and payload, of which the first 65,535 bytes are taken.
+pub fn encode_raw(kind: u8, payload: &[u8], out: &mut Vec<u8>) {
+    let payload = &payload[..payload.len().min(usize::from(u16::MAX))];
+    let length = (payload.len() as u16).to_le_bytes();
+    out.extend(MARK);
+    out.extend(length);
+    out.extend(checksum(kind, length, payload).to_le_bytes());
+    out.push(kind);
+    out.extend(payload);
 }
 
 fn checksum(kind: u8, length: [u8; 2], payload: &[u8]) -> u32 {
@@ -365,23 +378,27 @@ fn decode_row(columns: &[Column], payload: &[u8]) -> Option<Vec<CellValue>> {
     Some(row)
 }
 
-/// What a frame's payload is.
-enum Payload {
+/// What the payload of an intact record is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Payload {
+    /// A record of the log.
     Record(Record),
+    /// A record of a kind that this version does not know.
     Unknown,
+    /// It makes no sense.
     Invalid,
 }
 
-fn decode(kind: u8, payload: &[u8], header: &Header) -> Payload {
+fn decode(kind: u8, payload: &[u8], boot_id: u128) -> Payload {
     let record = match kind {
         1 => decode_row(&INTERVAL, payload).and_then(|mut cells| {
-            let mut row = own(&mut cells, header);
+            let mut row = own(&mut cells, boot_id);
             let id = ConnectionId::take(&mut row)?;
             let logged = Logged::take(id, &mut row)?;
             Some(Record::Problem(Box::new(logged.interval)))
         }),
         2 => decode_row(&SUMMARY, payload).and_then(|mut cells| {
-            let mut row = own(&mut cells, header);
+            let mut row = own(&mut cells, boot_id);
             let id = ConnectionId::take(&mut row)?;
             let summary = SummaryBody::take(id, &mut row)?;
             Some(Record::Summary(Box::new(summary)))
@@ -392,20 +409,20 @@ fn decode(kind: u8, payload: &[u8], header: &Header) -> Payload {
             ))?)))
         }),
         4 => decode_row(&listener::COLUMNS, payload).and_then(|mut cells| {
-            let interval = ListenerInterval::take(&mut own(&mut cells, header))?;
+            let interval = ListenerInterval::take(&mut own(&mut cells, boot_id))?;
             Some(Record::Listener(Box::new(interval)))
         }),
         5 => decode_row(&interaction::COLUMNS, payload).and_then(|mut cells| {
-            let interval = InteractionInterval::take(&mut own(&mut cells, header))?;
+            let interval = InteractionInterval::take(&mut own(&mut cells, boot_id))?;
             Some(Record::Interaction(Box::new(interval)))
         }),
         6 => decode_row(&TRAFFIC, payload).and_then(|mut cells| {
-            let mut row = own(&mut cells, header);
+            let mut row = own(&mut cells, boot_id);
             let id = ConnectionId::take(&mut row)?;
             Some(Record::Traffic(Box::new(traffic::take(id, &mut row)?)))
         }),
         7 => decode_row(&HOP, payload).and_then(|mut cells| {
-            let mut row = own(&mut cells, header);
+            let mut row = own(&mut cells, boot_id);
             let id = ConnectionId::take(&mut row)?;
             Some(Record::Hop(Box::new(hops::take(id, &mut row)?)))
         }),
@@ -415,9 +432,9 @@ fn decode(kind: u8, payload: &[u8], header: &Header) -> Payload {
 }
 
 /// Puts the host's boot id where the record left it out.
-fn own<'a>(cells: &'a mut [CellValue], header: &Header) -> Row<'a> {
+fn own(cells: &mut [CellValue], boot_id: u128) -> Row<'_> {
     if let Some(boot @ CellValue::Null) = cells.first_mut() {
-        *boot = CellValue::Text(format!("{:032x}", header.host.boot_id));
+        *boot = CellValue::Text(format!("{boot_id:032x}"));
     }
     Row::new(cells)
 }
@@ -459,8 +476,12 @@ fn parse_header(file: &[u8]) -> Result<(Header, usize), HeaderError> {
     Ok((header, FIXED_HEADER + rest + 4))
 }
 
-/// Reads the header at the beginning of a spool; also gives its length.
-pub(crate) fn header_of(file: &[u8]) -> Result<(Header, usize), HeaderError> {
+/// Reads the header at the beginning of a spool, of which `file` has the first [`MAX_HEADER`] bytes or all;
+/// also gives its length.
+///
+/// # Errors
+/// See [`HeaderError`].
+pub fn header_of(file: &[u8]) -> Result<(Header, usize), HeaderError> {
     match parse_header(file) {
         // Records follow a whole header only: a length in it is damaged.
         Err(HeaderError::Torn) if holds_record(file) => Err(HeaderError::Damaged),

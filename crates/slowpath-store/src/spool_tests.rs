@@ -240,3 +240,86 @@ fn what_an_answer_needs_takes_few_bytes_of_a_summary() {
     // each end.
     assert_eq!(with - without, 4 + 1 + 1 + 1 + 2 * (2 + 4));
 }
+
+/// A source that gives a few bytes at a time.
+struct Trickle<'a>(&'a [u8], usize);
+
+impl std::io::Read for Trickle<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let length = self.1.min(out.len()).min(self.0.len());
+        out[..length].copy_from_slice(&self.0[..length]);
+        self.0 = &self.0[length..];
+        Ok(length)
+    }
+}
+
+/// The stretches from `at` on, as (length, whether it is a record), and the tail.
+fn stretches(file: &[u8], at: usize, piece: usize) -> (Vec<(u64, bool)>, u64) {
+    let mut scan = Scan::new(Trickle(&file[at..], piece));
+    let mut found = Vec::new();
+    while let Some(stretch) = scan.next().unwrap() {
+        found.push((stretch.length(), matches!(stretch, Stretch::Record(_))));
+    }
+    (found, scan.tail())
+}
+
+proptest! {
+    #[test]
+    fn a_scan_in_pieces_covers_every_byte_and_finds_what_the_reader_finds(
+        seed: u64,
+        hits in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 0..5),
+        piece in 1usize..5000,
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let (mut file, _, at) = spool(&mut Random(seed), 12);
+        for (hit, flip) in hits {
+            let place = at[0] + hit.index(file.len() - at[0]);
+            file[place] ^= flip;
+        }
+        file.truncate(at[0] + cut.index(file.len() - at[0] + 1));
+        let (found, tail) = stretches(&file, at[0], piece);
+        let covered: u64 = found.iter().map(|(length, _)| length).sum();
+        prop_assert_eq!(covered + tail, (file.len() - at[0]) as u64);
+        let parsed = parse(&file).unwrap();
+        let records = found.iter().filter(|(_, record)| *record).count();
+        prop_assert_eq!(records, parsed.records.len() + parsed.unknown + parsed.invalid);
+        // Damage ends with a record, and none follows another.
+        let ends = found.iter().chain([&(0, true)]);
+        prop_assert!(found.iter().zip(ends.skip(1)).all(|(one, next)| one.1 || next.1));
+    }
+
+    #[test]
+    fn a_file_that_grows_gives_the_same_stretches_again(
+        seed: u64,
+        hit in any::<prop::sample::Index>(),
+        flip in 1u8..,
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let (mut file, _, at) = spool(&mut Random(seed), 8);
+        let place = at[0] + hit.index(file.len() - at[0]);
+        file[place] ^= flip;
+        let (whole, _) = stretches(&file, at[0], 9999);
+        let (young, _) = stretches(&file[..at[0] + cut.index(file.len() - at[0])], at[0], 9999);
+        prop_assert_eq!(&young[..], &whole[..young.len()]);
+    }
+}
+
+#[test]
+fn a_scan_of_marks_without_records_takes_linear_work() {
+    let mut bytes = Vec::new();
+    for _ in 0..1 << 18 {
+        bytes.extend([MARK[0], MARK[1], 0xff, 0x7f]);
+    }
+    assert_eq!(
+        stretches(&bytes, 0, usize::MAX),
+        (vec![], bytes.len() as u64)
+    );
+    // The record that follows all that is found.
+    bytes.extend([0; 8 << 10]);
+    encode_raw(3, b"payload", &mut bytes);
+    let damage = bytes.len() as u64 - 16;
+    assert_eq!(
+        stretches(&bytes, 0, usize::MAX),
+        (vec![(damage, false), (16, true)], 0)
+    );
+}

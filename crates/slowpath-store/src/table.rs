@@ -57,7 +57,7 @@ fn signed(n: u64) -> i64 {
 }
 
 /// A cell as its column has it in a file.
-fn value(kind: Kind, cell: &CellValue) -> Value<'_> {
+pub(crate) fn value(kind: Kind, cell: &CellValue) -> Value<'_> {
     match (kind, cell) {
         (Kind::Exact, CellValue::Int(n)) => Value::Int(signed(*n)),
         (Kind::Rounded(bits), CellValue::Int(n)) => Value::Int(signed(round(*n, bits))),
@@ -143,7 +143,7 @@ fn dictionary_bytes(table: &str, column: &str) -> Option<usize> {
 }
 
 /// A column as files store it.
-fn stored(table: &str, column: &Column) -> file::Column {
+pub(crate) fn stored(table: &str, column: &Column) -> file::Column {
     let mut stored = file::Column::new(column.name, type_of(column.kind));
     stored.statistics = match column.kind {
         Kind::Time => Statistics::Groups,
@@ -160,22 +160,33 @@ fn stored(table: &str, column: &Column) -> file::Column {
 }
 
 fn settings(span: (WallMicros, WallMicros), provenance: &Provenance) -> Settings {
+    let mut settings = settings_of(provenance.table, span);
+    let own = [
+        (KEY_SEGMENT, provenance.segment.clone()),
+        ("slowpath.host", provenance.host.clone()),
+        ("slowpath.boot_id", format!("{:032x}", provenance.boot_id)),
+    ];
+    let missing = provenance.missing.clone();
+    let missing = missing.map(|text| (KEY_MISSING, text));
+    let own = own.into_iter().chain(missing);
+    let own = own.map(|(key, value)| (key.to_owned(), value));
+    settings.metadata.extend(own);
+    settings
+}
+
+/// Without what is of one segment.
+pub(crate) fn settings_of(table: &str, span: (WallMicros, WallMicros)) -> Settings {
     let producer = format!("slowpath {}", env!("CARGO_PKG_VERSION"));
     let pairs = [
         (KEY_SCHEMA, SCHEMA_VERSION.to_string()),
         ("slowpath.producer", producer.clone()),
-        ("slowpath.table", provenance.table.to_owned()),
-        (KEY_SEGMENT, provenance.segment.clone()),
-        ("slowpath.host", provenance.host.clone()),
-        ("slowpath.boot_id", format!("{:032x}", provenance.boot_id)),
+        ("slowpath.table", table.to_owned()),
         (KEY_LOOKED_FOR, looked_for()),
         (KEY_FROM, span.0.0.to_string()),
         (KEY_TO, span.1.0.to_string()),
         (checksum::KEY, checksum::KIND.to_owned()),
     ];
-    let missing = provenance.missing.clone();
-    let missing = missing.map(|text| (KEY_MISSING, text));
-    let pairs = pairs.into_iter().chain(missing);
+    let pairs = pairs.into_iter();
     Settings {
         producer,
         metadata: pairs.map(|(key, value)| (key.to_owned(), value)).collect(),
@@ -198,7 +209,7 @@ fn looked_for() -> String {
 /// Rows of a column that are encoded at once, and of a page where there is no dictionary:
 /// zstd takes 15 ms for a page of `end`, and took 0.2 s for all of a 16 MiB spool. Pages cost
 /// 0.16 % of the intervals' volume.
-const SLICE: usize = 4_096;
+pub(crate) const SLICE: usize = 4_096;
 
 /// Writes rows to a new file with checksums and flushes it to the disk; `rest` is called between pieces of
 /// the work.
@@ -274,6 +285,11 @@ impl Table {
             WallMicros(time(KEY_FROM).unwrap_or(i64::MIN)),
             WallMicros(time(KEY_TO).unwrap_or(i64::MAX)),
         )
+    }
+
+    /// Its reader, the file itself, and what its body must be.
+    pub(crate) fn into_parts(self) -> (Reader, File, Option<Body>) {
+        (self.file, self.bytes, self.body)
     }
 
     /// Problems of connections that the rules of the file's version do not look for.

@@ -6,9 +6,10 @@ mod records;
 
 use records::{BOOT, Random};
 use slowpath_model::{Micros, WallMicros};
+use slowpath_store::spool::{MAX_HEADER, Payload, Record, Scan, Stretch, header_of};
 use slowpath_store::{HostIdentity, IntervalFilter, LogReader, LogWriter, Options, TimeRange};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,7 @@ const AGE: Duration = Duration::from_secs(1);
 const DIR: &str = "SLOWPATH_STORE_TEST_DIR";
 const FIRST: &str = "SLOWPATH_STORE_TEST_FIRST";
 const SEGMENT: &str = "SLOWPATH_STORE_TEST_SEGMENT_US";
+const SHIP: &str = "SLOWPATH_STORE_TEST_SHIP";
 
 static TERMINATED: AtomicBool = AtomicBool::new(false);
 
@@ -49,6 +51,7 @@ fn the_writer_that_is_killed() {
     // Ages as they are by default.
     let options = Options {
         segment_time: Micros(segment),
+        ship: std::env::var_os(SHIP).is_some(),
         ..Options::default()
     };
     let mut log = LogWriter::open(Path::new(&dir), host, options).unwrap();
@@ -90,8 +93,13 @@ fn start(
     dir: &Path,
     first: u64,
     segment: Duration,
+    ship: bool,
 ) -> (Child, std::thread::JoinHandle<Vec<(u64, Duration)>>) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    if ship {
+        command.env(SHIP, "1");
+    }
+    let mut child = command
         .args([
             "the_writer_that_is_killed",
             "--exact",
@@ -147,6 +155,42 @@ fn numbers(dir: &Path) -> BTreeSet<u64> {
     numbers
 }
 
+/// The numbers in the spools, those kept for a server included; each once.
+fn waiting_to_be_shipped(dir: &Path) -> BTreeSet<u64> {
+    let mut numbers = BTreeSet::new();
+    for folder in ["spool", "ship"] {
+        let Ok(entries) = std::fs::read_dir(dir.join(folder)) else {
+            continue;
+        };
+        for entry in entries {
+            let mut file = std::fs::File::open(entry.unwrap().path()).unwrap();
+            let mut start = Vec::new();
+            (&file)
+                .take(MAX_HEADER as u64)
+                .read_to_end(&mut start)
+                .unwrap();
+            let Ok((header, length)) = header_of(&start) else {
+                // Its writer was killed before the first record.
+                continue;
+            };
+            file.seek(SeekFrom::Start(length as u64)).unwrap();
+            let mut scan = Scan::new(file);
+            while let Some(stretch) = scan.next().unwrap() {
+                let Stretch::Record(record) = stretch else {
+                    panic!("damage: {stretch:?}");
+                };
+                let number = match record.decode(header.host.boot_id) {
+                    Payload::Record(Record::Problem(interval)) => interval.connection.cookie,
+                    Payload::Record(Record::Coverage(coverage)) => coverage.polls,
+                    other => panic!("not written: {other:?}"),
+                };
+                assert!(numbers.insert(number), "record {number} is there twice");
+            }
+        }
+    }
+    numbers
+}
+
 /// One log over many lives of its writer. Returns how many records had to be there.
 fn lives(log: usize, seed: u64, kills: usize) -> usize {
     let dir = tempfile::tempdir().unwrap();
@@ -158,10 +202,11 @@ fn lives(log: usize, seed: u64, kills: usize) -> usize {
     } else {
         3_600_000
     });
+    let ship = log % 4 >= 2;
     let mut must = BTreeSet::new();
     let mut may = BTreeSet::new();
     for life in 0..kills / LOGS {
-        let (mut child, handed) = start(dir.path(), 1_000_000 * life as u64, segment);
+        let (mut child, handed) = start(dir.path(), 1_000_000 * life as u64, segment, ship);
         let wait = 100 + random.below(2_500);
         std::thread::sleep(Duration::from_millis(wait));
         let killed = monotonic();
@@ -186,6 +231,9 @@ fn lives(log: usize, seed: u64, kills: usize) -> usize {
             unheard <= life + 1,
             "{unheard} records that no writer reported"
         );
+        if ship {
+            assert_eq!(waiting_to_be_shipped(dir.path()), found);
+        }
         // What survived a kill survives all that follow.
         must = found;
     }
@@ -229,7 +277,7 @@ fn survive(kills: usize) {
 #[test]
 fn sigterm_in_the_middle_of_a_segment_keeps_everything() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut child, handed) = start(dir.path(), 0, Duration::from_secs(3_600));
+    let (mut child, handed) = start(dir.path(), 0, Duration::from_secs(3_600), false);
     std::thread::sleep(Duration::from_millis(150));
     let pid = libc::pid_t::try_from(child.id()).unwrap();
     // SAFETY: sends a signal to a child that has not been waited for.

@@ -110,16 +110,20 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn properties(&self, columns: &[Column]) -> Result<WriterPropertiesPtr> {
+    /// The metadata in Parquet's terms; nothing where there is none.
+    pub(crate) fn pairs(&self) -> Option<Vec<KeyValue>> {
         let pairs = self.metadata.iter();
-        let pairs: Vec<KeyValue> = pairs
-            .map(|(key, value)| KeyValue::new(key.clone(), value.clone()))
-            .collect();
+        let pairs = pairs.map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+        let pairs: Vec<KeyValue> = pairs.collect();
+        (!pairs.is_empty()).then_some(pairs)
+    }
+
+    pub(crate) fn properties(&self, columns: &[Column]) -> Result<WriterPropertiesPtr> {
         let mut properties = WriterProperties::builder()
             .set_created_by(self.producer.clone())
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(self.zstd_level)?))
             .set_offset_index_disabled(self.without_page_index)
-            .set_key_value_metadata((!pairs.is_empty()).then_some(pairs));
+            .set_key_value_metadata(self.pairs());
         if let Some(rows) = self.page_rows {
             properties = properties.set_data_page_row_count_limit(rows);
         }

@@ -3,7 +3,7 @@
 //!
 //! What enters: columns ([`Column`]) and rows of [`Value`]s; or a Parquet file and the names of
 //! the columns that are wanted. What leaves: a Parquet file, compressed with zstd, that any engine
-//! reads ([`encode`], [`Writer`]); or its rows ([`Reader`]).
+//! reads ([`encode`], [`Writer`], [`extend`]); or its rows ([`Reader`]).
 //!
 //! What is promised:
 //!
@@ -17,12 +17,14 @@
 //! of the whole workspace's build time (`docs/decisions/0036-build-time.md`).
 
 mod column;
+mod extend;
 mod packed;
 mod read;
 mod rows;
 mod write;
 
 pub use column::{Column, Encoding, Kind, Settings, Statistics};
+pub use extend::{Group, extend, is_extendable};
 pub use parquet::errors::ParquetError;
 pub use read::{BATCH, Reader, RowReader};
 pub use rows::{Rows, Value};

@@ -3,6 +3,7 @@
 
 use crate::Value;
 use crate::column::{Kind, damaged, kind_of};
+use crate::extend::Group;
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
@@ -52,6 +53,21 @@ impl Reader {
     /// A value of the file's metadata.
     pub fn metadata(&self, key: &str) -> Option<&str> {
         self.metadata.get(key).map(String::as_str)
+    }
+
+    /// All of the file's metadata, by key.
+    pub fn all_metadata(&self) -> &HashMap<String, String> {
+        &self.metadata
+    }
+
+    /// The file's row groups, in its order; what is less than nothing counts as nothing.
+    pub fn groups(&self) -> Vec<Group> {
+        let groups = self.file.metadata().row_groups().iter();
+        let groups = groups.map(|group| Group {
+            rows: u64::try_from(group.num_rows()).unwrap_or(0),
+            bytes: u64::try_from(group.compressed_size()).unwrap_or(0),
+        });
+        groups.collect()
     }
 
     /// The names of the file's columns, in its order.

@@ -16,6 +16,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedW
 use parquet::schema::types::ColumnDescPtr;
 use std::fmt;
 use std::fs::File;
+use std::io::Write;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -54,6 +55,18 @@ pub(crate) fn encode_groups(
 ) -> Result<File> {
     rows.check()?;
     let mut output = Output::new(file, &rows.columns, settings)?;
+    write_groups(&mut output, rows, (group, slice), rest)?;
+    output.file.into_inner()
+}
+
+/// Encodes rows as further row groups of so many rows; the columns of a row group one after the
+/// other, `slice` rows at once.
+pub(crate) fn write_groups<W: Write + Send>(
+    output: &mut Output<W>,
+    rows: Rows,
+    (group, slice): (usize, usize),
+    rest: &mut dyn FnMut(),
+) -> Result<()> {
     let count = rows.count();
     let mut columns: Vec<Source> = rows.values.into_iter().map(Source::new).collect();
     for from in (0..count).step_by(group) {
@@ -76,13 +89,13 @@ pub(crate) fn encode_groups(
         }
         next.close()?;
     }
-    output.file.into_inner()
+    Ok(())
 }
 
 /// Writes a file of rows that come one by one. Memory holds 65,536 rows, and one row group as
 /// it is encoded with its texts.
 pub struct Writer {
-    output: Output,
+    output: Output<File>,
     rows: Rows,
     /// Of the row group that is open, and its rows.
     encoders: Vec<Encoder>,
@@ -175,14 +188,14 @@ impl Writer {
 }
 
 /// A file being written.
-struct Output {
-    file: SerializedFileWriter<File>,
+pub(crate) struct Output<W: Write> {
+    pub(crate) file: SerializedFileWriter<W>,
     descriptors: Vec<ColumnDescPtr>,
     properties: WriterPropertiesPtr,
 }
 
-impl Output {
-    fn new(file: File, columns: &[Column], settings: &Settings) -> Result<Self> {
+impl<W: Write + Send> Output<W> {
+    pub(crate) fn new(file: W, columns: &[Column], settings: &Settings) -> Result<Self> {
         let properties = settings.properties(columns)?;
         let file = SerializedFileWriter::new(file, schema(columns)?, properties.clone())?;
         Ok(Output {

@@ -60,7 +60,7 @@ pub enum Command {
     /// Show live verdicts on connections, or on those of one command
     Watch(Watch),
     /// Watch this machine as a service: a log, no terminal
-    Agent(crate::agent::Agent),
+    Agent(Box<crate::agent::Agent>),
     /// Give one answer: what limits this process or peer
     Why(Why),
     /// Show verdicts over a time range, from the log

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The keys of an agent's configuration: file, options, example.
 
-use slowpath::agent::Settings;
-use slowpath::options::TierArg;
 use slowpath_agent::service::{Age, LogPlace, Ports, Size, configuration};
+use slowpath_cli::agent::Settings;
+use slowpath_cli::options::TierArg;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,6 +27,10 @@ metrics-applications = 50
 metrics-labels = \"unit,port\"
 otlp = \"http://127.0.0.1:4318/v1/metrics\"
 otlp-interval = \"30s\"
+server = \"fleet.example.org:7443\"
+server-state = \"/var/lib/slowpath/identity\"
+ship-limit = \"128MiB\"
+ship-interval = \"10s\"
 trace-paths = 20
 record = \"dport = :5432\"
 record-ports = \"80,5432\"
@@ -48,7 +52,7 @@ fn a_file_says_what_it_was_made_of() {
 #[test]
 fn every_key_is_an_option_and_every_option_a_key() {
     use clap::CommandFactory;
-    let command = slowpath::args::Cli::command();
+    let command = slowpath_cli::args::Cli::command();
     let agent = command.find_subcommand("agent").unwrap();
     let mut options: Vec<&str> = agent
         .get_arguments()
@@ -91,6 +95,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ("\notlp = \"ftp://x\"", 2, "https://HOST:PORT"),
         ("metrics-applications = -1", 1, "-1"),
         ("metrics-labels = \"peer\"", 1, "none of unit"),
+        ("server = \"a b\"", 1, "a server is"),
         ("record = \"some\"", 1, "neither none"),
         ("record-ports = \"http\"", 1, "80,443"),
     ] {

@@ -19,7 +19,8 @@ mod values;
 
 pub use journal::Journal;
 pub use notifier::Notifier;
-pub use values::{Age, HostName, LogPlace, PollInterval, Ports, Size, as_text, duration, interval};
+pub use slowpath_model::HostName;
+pub use values::{Age, LogPlace, PollInterval, Ports, Size, as_text, duration, interval};
 
 use crate::agent::{Agent, FinishReport, PollError};
 use crate::poll_report::PollReport;

@@ -10,6 +10,7 @@ mod applications;
 mod cost;
 mod losses;
 mod recorder;
+mod ship;
 
 use crate::counters::{HttpCounters, PushCounters};
 use crate::family::{Family, Kind, Label, Unit, Value};
@@ -33,6 +34,9 @@ pub fn families(state: &State, http: &HttpCounters, push: &PushCounters) -> Vec<
     }
     if let Some(state) = &state.recorder {
         recorder::recorder(state, &mut all);
+    }
+    if let Some(status) = &state.ship {
+        ship::ship(status, &mut all);
     }
     losses::exporters(http, push, &mut all);
     cost::process(state, &mut all);

@@ -5,6 +5,8 @@
 use slowpath_agent::{BudgetState, RecorderState, ScriptedAgent, WriterStatus};
 use slowpath_export::{LogState, Polls, ProcessUse, State, Turnover};
 use slowpath_model::*;
+use slowpath_ship::batch::ClockOffset;
+use slowpath_ship::shipper::ShipStatus;
 use std::sync::LazyLock;
 
 /// The wall clock's time when the monotonic clock began.
@@ -116,6 +118,14 @@ pub fn state(agent: &ScriptedAgent, now: MonoNanos) -> State {
         recorder: Some(RecorderState {
             ring_bytes: 4096,
             ..RecorderState::default()
+        }),
+        ship: Some(ShipStatus {
+            lag_us: 2_000_000,
+            clock_offset: Some(ClockOffset {
+                offset_us: -1_500,
+                error_us: 400,
+            }),
+            ..ShipStatus::default()
         }),
         process: ProcessUse::read(),
     }

@@ -18,24 +18,24 @@ pub(crate) struct Frame<'a> {
     payload: &'a [u8],
 }
 
-/// The kinds of frames that readers ask for.
-pub(crate) mod kind {
+/// The kinds of records.
+pub mod kind {
     /// A problem interval.
-    pub(crate) const PROBLEM: u8 = 1;
+    pub const PROBLEM: u8 = 1;
     /// A connection's summary.
-    pub(crate) const SUMMARY: u8 = 2;
+    pub const SUMMARY: u8 = 2;
     /// A coverage record.
-    pub(crate) const COVERAGE: u8 = 3;
+    pub const COVERAGE: u8 = 3;
     /// A listener's interval.
-    pub(crate) const LISTENER: u8 = 4;
+    pub const LISTENER: u8 = 4;
     /// An interaction.
-    pub(crate) const INTERACTION: u8 = 5;
+    pub const INTERACTION: u8 = 5;
     /// What a connection carried.
-    pub(crate) const TRAFFIC: u8 = 6;
+    pub const TRAFFIC: u8 = 6;
     /// A router on a connection's path.
-    pub(crate) const HOP: u8 = 7;
+    pub const HOP: u8 = 7;
     /// The last one that this version knows.
-    pub(crate) const LAST: u8 = HOP;
+    pub const LAST: u8 = HOP;
 }
 
 impl Frame<'_> {
@@ -46,7 +46,7 @@ impl Frame<'_> {
     ) -> Option<(ConnectionId, WallMicros, Micros)> {
         let columns = &INTERVAL[..IDENTITY.len() + 2];
         let mut cells = decode_row(columns, self.payload)?;
-        let row = &mut own(&mut cells, header);
+        let row = &mut own(&mut cells, header.host.boot_id);
         Some((Flat::take(row)?, Flat::take(row)?, Flat::take(row)?))
     }
 }
@@ -127,7 +127,7 @@ impl<'a> Frames<'a> {
 
     /// The record of a frame; counts one that is not understood.
     pub(crate) fn decode(&mut self, frame: &Frame<'_>) -> Option<Record> {
-        match decode(frame.kind, frame.payload, &self.parsed.header) {
+        match decode(frame.kind, frame.payload, self.parsed.header.host.boot_id) {
             Payload::Record(record) => return Some(record),
             Payload::Unknown => self.parsed.unknown += 1,
             Payload::Invalid => self.parsed.invalid += 1,
@@ -154,7 +154,7 @@ pub(crate) fn record_again(file: &[u8], at: usize, header: &Header) -> Option<Re
     let length = u16::from_le_bytes(bytes.array()?);
     let _checksum: [u8; 4] = bytes.array()?;
     let [kind] = bytes.array()?;
-    match decode(kind, bytes.take(usize::from(length))?, header) {
+    match decode(kind, bytes.take(usize::from(length))?, header.host.boot_id) {
         Payload::Record(record) => Some(record),
         Payload::Unknown | Payload::Invalid => None,
     }

@@ -84,7 +84,9 @@ impl Finisher {
     /// Tries every waiting spool once, then applies retention: where a full disk stops conversions,
     /// that is what makes space.
     fn convert_waiting(&mut self) {
-        let merge_up_to = self.options.merge_up_to;
+        let Options {
+            merge_up_to, ship, ..
+        } = self.options;
         let mut error = None;
         let mut waiting = std::mem::take(&mut self.waiting);
         let inbox = &mut self.inbox;
@@ -92,6 +94,7 @@ impl Finisher {
             let source = Source {
                 path: &spool.path,
                 unclosed: spool.unclosed,
+                ship,
             };
             let done = match convert(&self.dir, source, merge_up_to, &mut || inbox.rest()) {
                 Ok(done) => done,

@@ -3,6 +3,7 @@
 
 use super::recording::RecordSettings;
 use super::settings::Settings;
+use super::shipping::ShipSettings;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use slowpath_agent::service::as_text;
 use std::fmt;
@@ -27,6 +28,10 @@ enum Key {
     MetricsLabels,
     Otlp,
     OtlpInterval,
+    Server,
+    ServerState,
+    ShipLimit,
+    ShipInterval,
     TracePaths,
     Record,
     RecordPorts,
@@ -58,6 +63,7 @@ impl<'de> Visitor<'de> for SettingsVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Settings, A::Error> {
         let (mut it, mut record) = (Settings::default(), RecordSettings::default());
+        let mut ship = ShipSettings::default();
         while let Some(key) = map.next_key()? {
             match key {
                 Key::Log => it.log = text(&mut map)?,
@@ -75,6 +81,10 @@ impl<'de> Visitor<'de> for SettingsVisitor {
                 Key::MetricsLabels => it.metrics_labels = text(&mut map)?,
                 Key::Otlp => it.otlp = text(&mut map)?,
                 Key::OtlpInterval => it.otlp_interval = text(&mut map)?,
+                Key::Server => ship.server = text(&mut map)?,
+                Key::ServerState => ship.server_state = Some(map.next_value()?),
+                Key::ShipLimit => ship.ship_limit = text(&mut map)?,
+                Key::ShipInterval => ship.ship_interval = text(&mut map)?,
                 Key::TracePaths => {
                     let range = 1..=600;
                     let wanted: u16 = map.next_value()?;
@@ -91,7 +101,7 @@ impl<'de> Visitor<'de> for SettingsVisitor {
                 Key::RecordSize => record.record_size = text(&mut map)?,
             }
         }
-        Ok(Settings { record, ..it })
+        Ok(Settings { record, ship, ..it })
     }
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From the configuration to the service: start, signals, reloads, exit status.
 
-use super::exporters::Exporters;
-use super::recording;
 use super::settings::{Effective, Settings};
+use super::{recording, shipping};
 use crate::failure::{Failure, Outcome};
 use crate::options::{TierArg, owner_rules};
 use crate::up;
@@ -11,6 +10,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use slowpath_agent::service::{Journal, Request, Service, configuration};
 use slowpath_agent::{Agent, Config, OwnerOptions, Retention, Rules, TierChoice};
+use slowpath_export::exporters::{ExportSettings, Exporters};
+use slowpath_ship::shipper::Shipper;
 use slowpath_views::source::SourceError;
 use std::io::Write;
 use std::path::PathBuf;
@@ -31,9 +32,9 @@ const RELOADABLE: [&str; 5] = [
 /// # Errors
 /// A wrong configuration; when the agent does not start; when five polls in a row fail;
 /// when the log is incomplete in the end.
-pub fn run(args: &super::Agent) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &super::Agent) -> Result<Outcome, Failure> {
     let settings = read(args)?;
-    let config = config(&settings)?;
+    let mut config = config(&settings)?;
     if args.check {
         let mut out = std::io::stdout().lock();
         for line in settings.entries().lines() {
@@ -43,11 +44,24 @@ pub fn run(args: &super::Agent) -> Result<Outcome, Failure> {
     }
     let journal = Journal::of_this_process();
     let requests = signals()?;
+    let ship = settings.ship.options(settings.log.as_deref());
+    // The log goes on without.
+    let ship = ship.unwrap_or_else(|error| {
+        journal.warn(&format!("does not ship the log: {error}"));
+        None
+    });
+    config.ship = ship.is_some();
     let mut agent = Agent::start(config).map_err(|error| Failure::Start(error.to_string()))?;
     // Before the introduction: what is opened meanwhile is recorded.
     recording::start(&mut agent, &settings.record, journal);
-    let mut exporters = Exporters::new();
-    let started = exporters.follow(&mut agent, None, &settings)?;
+    // After the log is open, and longer than it is: what a log's end leaves is shipped too.
+    let shipper = ship
+        .map(|options| shipping::start(options, journal))
+        .transpose()?;
+    let mut exporters = Exporters::new(shipper.as_ref().map(Shipper::watch));
+    let started = exporters
+        .follow(&mut agent, None, &exports(&settings))
+        .map_err(|e| Failure::Export(e.to_string()))?;
     let directory = settings.log.clone();
     let mut service = Service::new(agent, exporters, directory.clone(), journal);
     service.introduce();
@@ -59,6 +73,7 @@ pub fn run(args: &super::Agent) -> Result<Outcome, Failure> {
         configuration.reload(agent, exporters, journal);
     });
     let finished = service.finish();
+    drop(shipper);
     ended.map_err(|error| Failure::Poll(SourceError(error.to_string())))?;
     match (finished.log_error, directory) {
         (Some(reason), Some(directory)) => Err(Failure::LogWrite { directory, reason }),
@@ -83,7 +98,7 @@ fn read(args: &super::Agent) -> Result<Effective, Failure> {
 
 /// Where systemd puts a service's state (systemd.exec(5), `StateDirectory=`; the first of
 /// several), else where `slowpath up` keeps its log.
-fn default_log() -> Option<PathBuf> {
+pub(super) fn default_log() -> Option<PathBuf> {
     std::env::var("STATE_DIRECTORY")
         .ok()
         .and_then(|all| all.split(':').next().map(PathBuf::from))
@@ -120,6 +135,18 @@ fn config(settings: &Effective) -> Result<Config, Failure> {
         verdicts: false,
         ..Config::default()
     })
+}
+
+fn exports(settings: &Effective) -> ExportSettings {
+    ExportSettings {
+        metrics: settings.metrics,
+        applications: settings.metrics_applications,
+        labels: settings.metrics_labels,
+        otlp: settings.otlp.clone(),
+        otlp_interval: settings.otlp_interval.0,
+        poll_interval: settings.interval,
+        host: settings.host.clone(),
+    }
 }
 
 /// SIGTERM and SIGINT as [`Request::Stop`], SIGHUP as [`Request::Reload`], SIGUSR1 as [`Request::Keep`].
@@ -188,11 +215,12 @@ impl Configuration<'_> {
             metrics_labels: self.settings.metrics_labels,
             retention_size: self.settings.retention_size,
             retention_age: self.settings.retention_age,
+            ship: self.settings.ship.clone(),
             record: self.settings.record.clone(),
             ..wanted
         };
         let before = std::mem::replace(&mut self.settings, holds);
-        match exporters.follow(agent, Some(&before), &self.settings) {
+        match exporters.follow(agent, Some(&exports(&before)), &exports(&self.settings)) {
             Ok(done) => done.iter().for_each(|line| journal.say(line)),
             Err(error) => journal.warn(&error.to_string()),
         }

@@ -2,12 +2,14 @@
 //! The settings of an agent: the keys of its file, which are also its options.
 
 use super::recording::{RecordSettings, Recording};
+use super::shipping::{self, ShipSettings};
 use crate::options::{CommandLinesArg, TierArg};
 use clap::{Args, ValueEnum};
 use slowpath_agent::service::configuration::Entries;
 use slowpath_agent::service::{Age, HostName, LogPlace, PollInterval, Size};
 use slowpath_agent::{Budget, Namespaces, OwnerLabels};
 use slowpath_export::push::Endpoint;
+use slowpath_ship::shipper::ShipSelection;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,6 +64,9 @@ pub struct Settings {
     /// Time between two pushes [default: 1m]
     #[arg(long, value_name = "DURATION")]
     pub otlp_interval: Option<Age>,
+    /// Where the log is shipped.
+    #[command(flatten)]
+    pub ship: ShipSettings,
     /// Trace the paths of so many connections that lose segments in a minute, at most [default: none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=600))]
     pub trace_paths: Option<u16>,
@@ -90,6 +95,7 @@ impl Settings {
             metrics_labels: self.metrics_labels.or(others.metrics_labels),
             otlp: self.otlp.or(others.otlp),
             otlp_interval: self.otlp_interval.or(others.otlp_interval),
+            ship: self.ship.or(others.ship),
             trace_paths: self.trace_paths.or(others.trace_paths),
             record: self.record.or(others.record),
         }
@@ -108,6 +114,7 @@ impl Settings {
         };
         Some(Effective {
             record: self.record.effective(log.as_ref()),
+            ship: self.ship.effective(log.as_ref()),
             log,
             host: self.host,
             namespaces: self.namespaces.unwrap_or_default(),
@@ -155,6 +162,7 @@ pub struct Effective {
     pub metrics_labels: OwnerLabels,
     pub otlp: Option<Endpoint>,
     pub otlp_interval: Age,
+    pub ship: ShipSelection,
     pub trace_paths: Option<u16>,
     pub record: Recording,
 }
@@ -182,6 +190,7 @@ impl Effective {
         entries.push(("metrics-labels", self.metrics_labels.to_string()));
         entries.extend(self.otlp.as_ref().map(|e| ("otlp", e.to_string())));
         entries.push(("otlp-interval", self.otlp_interval.to_string()));
+        entries.extend(shipping::entries(&self.ship));
         entries.extend(self.trace_paths.map(|n| ("trace-paths", n.to_string())));
         entries.extend(self.record.entries());
         Entries(entries)

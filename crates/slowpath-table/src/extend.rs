@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files that get further rows. A file's row groups are copied as bytes and keep their places, so
+//! a reader that holds the footer of the file before finds in the new one what it looks for.
+
+use crate::column::{Column, Settings, damaged, schema};
+use crate::rows::Rows;
+use crate::write::{Output, write_groups};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{
+    FileMetaData, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter, RowGroupMetaData,
+};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
+
+/// Rows of a row group that [`extend`] adds, at most.
+const GROUP: usize = 1 << 20;
+/// The format's magic, with which every file begins.
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// A row group of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its rows.
+    pub rows: u64,
+    /// Its bytes, compressed.
+    pub bytes: u64,
+}
+
+/// Writes a new file: the row groups of `old` as they are, then the rows as further ones, then an
+/// end with the metadata of `settings`. The new file is left open for the caller to flush.
+///
+/// # Errors
+/// `old` is damaged, has other columns or more than row groups before its end
+/// ([`is_extendable`]); a row has no value for a column without nulls; or a file cannot be read
+/// or written.
+///
+/// # Panics
+/// If `slice` is 0.
+pub fn extend(
+    old: Option<&File>,
+    new: File,
+    rows: Rows,
+    settings: &Settings,
+    slice: usize,
+) -> Result<File> {
+    rows.check()?;
+    let columns = rows.columns.clone();
+    let (mut groups, end) = match old {
+        Some(old) => {
+            let metadata = metadata_of(old)?;
+            if !has_columns(&metadata, &columns)? {
+                return Err(damaged("it has other columns than its new rows"));
+            }
+            let groups = metadata.row_groups().to_vec();
+            let end = end_of(&groups)?;
+            copy(old, &new, end)?;
+            (groups, end)
+        }
+        None => {
+            (&new).write_all(MAGIC)?;
+            (Vec::new(), MAGIC.len() as u64)
+        }
+    };
+    let tail = Tail {
+        file: new,
+        skip: MAGIC.len(),
+    };
+    let mut output = Output::new(tail, &columns, settings)?;
+    write_groups(&mut output, rows, (GROUP, slice), &mut || ())?;
+    output.file.flush()?;
+    let shift = end as i64 - MAGIC.len() as i64;
+    for group in output.file.flushed_row_groups() {
+        groups.push(moved(group, shift, groups.len())?);
+    }
+    let descriptor = output.file.schema_descr().clone();
+    let new = output.file.inner().file.try_clone()?;
+    drop(output);
+    let count = groups.iter().map(RowGroupMetaData::num_rows).sum();
+    let producer = Some(settings.producer.clone());
+    let pairs = settings.pairs();
+    let metadata = FileMetaData::new(1, count, producer, pairs, descriptor.into(), None);
+    let metadata = ParquetMetaData::new(metadata, groups);
+    ParquetMetaDataWriter::new(&new, &metadata).finish()?;
+    Ok(new)
+}
+
+/// Whether [`extend`] can add rows of these columns to the file.
+///
+/// # Errors
+/// Its metadata cannot be read.
+pub fn is_extendable(file: &File, columns: &[Column]) -> Result<bool> {
+    let metadata = metadata_of(file)?;
+    Ok(has_columns(&metadata, columns)? && end_of(metadata.row_groups()).is_ok())
+}
+
+fn has_columns(metadata: &ParquetMetaData, columns: &[Column]) -> Result<bool> {
+    Ok(*metadata.file_metadata().schema() == *schema(columns)?)
+}
+
+fn metadata_of(file: &File) -> Result<ParquetMetaData> {
+    ParquetMetaDataReader::new().parse_and_finish(file)
+}
+
+/// Where the row groups end. They must follow each other, and nothing else may lie between or
+/// after them that the metadata points to.
+fn end_of(groups: &[RowGroupMetaData]) -> Result<u64> {
+    let mut end = MAGIC.len() as u64;
+    for column in groups.iter().flat_map(RowGroupMetaData::columns) {
+        let has_index = column.column_index_offset().is_some()
+            || column.offset_index_offset().is_some()
+            || column.bloom_filter_offset().is_some();
+        let start = column
+            .dictionary_page_offset()
+            .unwrap_or_else(|| column.data_page_offset());
+        if has_index || u64::try_from(start).ok() != Some(end) {
+            return Err(damaged("it has more than row groups before its end"));
+        }
+        end += u64::try_from(column.compressed_size())
+            .map_err(|_| damaged("a column has less than no bytes"))?;
+    }
+    Ok(end)
+}
+
+fn copy(old: &File, new: &File, length: u64) -> Result<()> {
+    let mut from = old;
+    from.seek(SeekFrom::Start(0))?;
+    let mut to = new;
+    // Within one file system the kernel copies, or shares the blocks.
+    let copied = io::copy(&mut from.take(length), &mut to)?;
+    if copied == length {
+        return Ok(());
+    }
+    Err(ParquetError::EOF(
+        "it ends within its row groups".to_owned(),
+    ))
+}
+
+/// The same row group so many bytes further on.
+fn moved(group: &RowGroupMetaData, by: i64, ordinal: usize) -> Result<RowGroupMetaData> {
+    let start = group.file_offset().map(|at| at + by);
+    let mut builder = group.clone().into_builder();
+    let columns = builder.take_columns().into_iter().map(|column| {
+        let dictionary = column.dictionary_page_offset().map(|at| at + by);
+        let data = column.data_page_offset() + by;
+        let moved = column.into_builder();
+        let moved = moved.set_dictionary_page_offset(dictionary);
+        moved.set_data_page_offset(data).build()
+    });
+    let columns = columns.collect::<Result<_>>()?;
+    let ordinal = i32::try_from(ordinal).map_err(|_| damaged("it has too many row groups"))?;
+    let builder = builder.set_column_metadata(columns).set_ordinal(ordinal);
+    match start {
+        Some(start) => builder.set_file_offset(start).build(),
+        None => builder.build(),
+    }
+}
+
+/// The end of a file, to which a writer appends that believes to begin it.
+struct Tail {
+    file: File,
+    /// Bytes of the magic that are still to be left out.
+    skip: usize,
+}
+
+impl Write for Tail {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let skipped = self.skip.min(bytes.len());
+        self.skip -= skipped;
+        let rest = &bytes[skipped..];
+        if rest.is_empty() {
+            return Ok(skipped);
+        }
+        Ok(skipped + self.file.write(rest)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, Reader, Statistics, Value};
+
+    fn columns() -> Vec<Column> {
+        let mut time = Column::new("end_time", Kind::Timestamp);
+        time.statistics = Statistics::Groups;
+        let mut names = Column::new("name", Kind::Text);
+        names.statistics = Statistics::None;
+        let mut lists = Column::new("lists", Kind::TextList);
+        lists.statistics = Statistics::None;
+        vec![time, names, lists]
+    }
+
+    fn settings(note: &str) -> Settings {
+        Settings {
+            producer: "test 1".to_owned(),
+            metadata: vec![("note".to_owned(), note.to_owned())],
+            zstd_level: 3,
+            without_page_index: true,
+            ..Settings::default()
+        }
+    }
+
+    fn rows(range: std::ops::Range<i64>) -> Rows {
+        let mut rows = Rows::new(columns());
+        for n in range {
+            let name = format!("row {n}");
+            let name = if n % 3 == 0 {
+                Value::Null
+            } else {
+                Value::Text(&name)
+            };
+            let list = Value::List(vec!["a", "b"][..(n % 3) as usize].to_vec());
+            rows.push([Value::Time(n), name, list]);
+        }
+        rows
+    }
+
+    fn new_file() -> File {
+        tempfile::tempfile().expect("a temporary file")
+    }
+
+    fn read(file: &File) -> (Vec<String>, Option<String>) {
+        let reader = Reader::new(file.try_clone().expect("a clone")).expect("a Parquet file");
+        let mut rows = reader.rows(&["end_time", "name", "lists"]).expect("rows");
+        let mut found = Vec::new();
+        while rows.advance().expect("a row") {
+            let row = [0, 1, 2].map(|n| rows.value(n).expect("a value"));
+            found.push(format!("{row:?}"));
+        }
+        (found, reader.metadata("note").map(str::to_owned))
+    }
+
+    #[test]
+    fn rows_are_added_after_row_groups_that_stay_where_they_are() {
+        let first = extend(None, new_file(), rows(0..5_000), &settings("one"), 512).expect("one");
+        let (before, note) = read(&first);
+        assert_eq!((before.len(), note.as_deref()), (5_000, Some("one")));
+        let second = extend(
+            Some(&first),
+            new_file(),
+            rows(5_000..5_010),
+            &settings("two"),
+            512,
+        );
+        let second = second.expect("two");
+        let (after, note) = read(&second);
+        assert_eq!((after.len(), note.as_deref()), (5_010, Some("two")));
+        assert_eq!(before[..], after[..5_000]);
+        let third = extend(
+            Some(&second),
+            new_file(),
+            rows(0..1),
+            &settings("three"),
+            512,
+        );
+        let third = third.expect("three");
+        let groups = Reader::new(third.try_clone().expect("a clone")).expect("a file");
+        let counts: Vec<u64> = groups.groups().iter().map(|g| g.rows).collect();
+        assert_eq!(counts, [5_000, 10, 1]);
+        assert_eq!(read(&third).0[..5_010], after[..]);
+        // The bytes up to the first file's footer are the same in all.
+        let end = end_of(metadata_of(&first).expect("metadata").row_groups()).expect("an end");
+        let bytes = |file: &File| {
+            use std::os::unix::fs::FileExt as _;
+            let mut bytes = vec![0; end as usize];
+            file.read_exact_at(&mut bytes, 0).expect("its groups");
+            bytes
+        };
+        assert!(bytes(&first) == bytes(&third));
+    }
+
+    #[test]
+    fn a_file_of_other_columns_is_not_extended() {
+        let old = extend(None, new_file(), rows(0..5), &settings(""), 512).expect("a file");
+        assert!(is_extendable(&old, &columns()).expect("a file"));
+        let fewer = &columns()[..2];
+        assert!(!is_extendable(&old, fewer).expect("a file"));
+        let rows = Rows::new(fewer.to_vec());
+        assert!(extend(Some(&old), new_file(), rows, &settings(""), 512).is_err());
+    }
+}
