@@ -28,6 +28,7 @@ mod budget;
 mod clock;
 mod config;
 mod connection_table;
+mod descendants;
 mod host;
 mod host_totals;
 mod interactions;
@@ -40,6 +41,7 @@ mod owner_scans;
 mod owners;
 mod pace;
 mod poll_report;
+mod process_state;
 mod real_peers;
 mod reconcile;
 mod recorder;
@@ -53,6 +55,7 @@ mod tracker;
 pub use agent::{Agent, FinishReport, PollError, StartError, host_name};
 pub use budget::{Budget, BudgetError, BudgetState};
 pub use config::Config;
+pub use descendants::descendants;
 pub use host_totals::{
     ANSWER_BOUNDS, APPLICATION_RTT_BOUNDS, Answers, ApplicationTotals, Applications, Histogram,
     HostTotals, LabelSet, OTHER, OwnerLabel, OwnerLabels, ProblemTotals, RTT_BOUNDS, Traffic,
@@ -63,6 +66,7 @@ pub use observer::TierChoice;
 pub use owner_scans::OwnerScans;
 pub use owners::{CommandLines, OwnerOptions, Rules, RulesError, redacted};
 pub use poll_report::PollReport;
+pub use process_state::process_state;
 pub use recorder::{
     EventSource, FolderError, KeepFilter, KeptRecording, OpenRecorder, RecordError, RecordOptions,
     RecorderState, kernel,

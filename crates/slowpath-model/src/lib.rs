@@ -22,6 +22,7 @@ mod interaction;
 mod listener;
 mod owner;
 mod problem;
+mod process_state;
 mod record;
 mod stats;
 mod turns;
@@ -47,6 +48,7 @@ pub use owner::{
 pub use problem::{
     Deltas, Finding, IntervalVerdict, Precedence, Problem, ProblemSet, Share, Stage,
 };
+pub use process_state::ProcessState;
 pub use record::{ConnectionSummary, Coverage, LifeFacts, LossCounters, ProblemInterval};
 pub use stats::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Ending, Failure, RecoveryStats, RtoStats, RttSums,
