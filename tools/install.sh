@@ -38,14 +38,16 @@ put 0644 "$made/bash" "$share/bash-completion/completions/slowpath"
 put 0644 "$made/zsh" "$share/zsh/$zsh/_slowpath"
 put 0644 "$made/fish" "$share/fish/vendor_completions.d/slowpath.fish"
 
-sed "s,^ExecStart=/usr/bin/,ExecStart=$prefix/bin/," packaging/systemd/slowpath-agent.service >"$made/unit"
-put 0644 "$made/unit" "$root$prefix/lib/systemd/system/slowpath-agent.service"
+for unit in slowpath-agent slowpath-server; do
+    sed "s,^ExecStart=/usr/bin/,ExecStart=$prefix/bin/," "packaging/systemd/$unit.service" >"$made/unit"
+    put 0644 "$made/unit" "$root$prefix/lib/systemd/system/$unit.service"
+done
 [[ -e $root/etc/slowpath/agent.toml ]] ||
     put 0644 packaging/agent.toml "$root/etc/slowpath/agent.toml"
 
 put 0644 packaging/prometheus/slowpath.rules.yaml "$share/slowpath/prometheus/slowpath.rules.yaml"
 put 0644 packaging/grafana/slowpath.json "$share/slowpath/grafana/slowpath.json"
 
-for document in README.md docs/guide/{install,upgrade}.md docs/reference/{alerts,cli,log-format,metrics,verdicts}.md; do
+for document in README.md docs/guide/{install,two-hosts,upgrade}.md docs/reference/{alerts,cli,log-format,metrics,server,verdicts}.md; do
     put 0644 "$document" "$share/doc/slowpath/$(basename "$document")"
 done

@@ -24,16 +24,22 @@ except ImportError:
         yaml = None
 
 MANIFEST = ROOT / "packaging/kubernetes/daemonset.yaml"
+SERVER_MANIFEST = ROOT / "packaging/kubernetes/server.yaml"
 RECIPE = ROOT / "packaging/container/Containerfile"
+
+
+def of_kind(manifest, kind):
+    """The only object of this kind in a manifest."""
+    if yaml is None:
+        raise unittest.SkipTest("no python3-yaml here")
+    documents = list(yaml.safe_load_all(manifest.read_text()))
+    [found] = [d for d in documents if d["kind"] == kind]
+    return found
 
 
 def daemonset():
     """The manifest's DaemonSet."""
-    if yaml is None:
-        raise unittest.SkipTest("no python3-yaml here")
-    documents = list(yaml.safe_load_all(MANIFEST.read_text()))
-    [found] = [d for d in documents if d["kind"] == "DaemonSet"]
-    return found
+    return of_kind(MANIFEST, "DaemonSet")
 
 
 def pod():
@@ -72,9 +78,10 @@ class Manifest(unittest.TestCase):
     def test_it_is_what_kubernetes_knows(self):
         if not shutil.which("kubernetes-validate"):
             self.skipTest("no kubernetes-validate here (make check-install gets it)")
-        done = subprocess.run(["kubernetes-validate", "--strict", MANIFEST],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.assertEqual(done.returncode, 0, done.stdout)
+        for manifest in (MANIFEST, SERVER_MANIFEST):
+            done = subprocess.run(["kubernetes-validate", "--strict", manifest],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_the_selector_selects_the_pods(self):
         spec = daemonset()["spec"]
@@ -110,6 +117,22 @@ class Manifest(unittest.TestCase):
         self.assertTrue(any(a.endswith(f":{ports[probe['port']]}") for a in container["args"]))
 
 
+    def test_the_server_has_no_rights_and_a_volume(self):
+        spec = of_kind(SERVER_MANIFEST, "StatefulSet")["spec"]
+        pod = spec["template"]["spec"]
+        self.assertTrue(pod["securityContext"]["runAsNonRoot"])
+        self.assertFalse(pod["automountServiceAccountToken"])
+        claimed = {claim["metadata"]["name"] for claim in spec["volumeClaimTemplates"]}
+        for container in pod["initContainers"] + pod["containers"]:
+            security = container["securityContext"]
+            self.assertTrue(security["readOnlyRootFilesystem"])
+            self.assertEqual(security["capabilities"], {"drop": ["ALL"]})
+            self.assertEqual({m["name"] for m in container["volumeMounts"]}, claimed)
+        service = of_kind(SERVER_MANIFEST, "Service")["spec"]
+        labels = spec["template"]["metadata"]["labels"]
+        self.assertEqual(labels, labels | service["selector"])
+
+
 class Image(unittest.TestCase):
     def lay(self, root):
         """Does what the recipe's COPY lines do."""
@@ -121,14 +144,14 @@ class Image(unittest.TestCase):
             else:
                 shutil.copy(IMAGE / source, target)
 
-    def ask(self, pid, path):
-        """What the agent answers, in its own network namespace."""
+    def ask(self, pid, path, port=9464):
+        """What the agent or the server answers, in its own network namespace."""
         script = ("import socket, sys\n"
-                  "s = socket.create_connection(('127.0.0.1', 9464), 5)\n"
+                  "s = socket.create_connection(('127.0.0.1', int(sys.argv[2])), 5)\n"
                   "s.sendall(b'GET ' + sys.argv[1].encode() + b' HTTP/1.0\\r\\n\\r\\n')\n"
                   "sys.stdout.buffer.write(s.makefile('rb').read())")
         return subprocess.run(
-            ["nsenter", "-t", str(pid), "-n", sys.executable, "-c", script, path],
+            ["nsenter", "-t", str(pid), "-n", sys.executable, "-c", script, path, str(port)],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
 
     def test_the_agent_runs_with_the_manifests_capabilities(self):
@@ -169,6 +192,31 @@ class Image(unittest.TestCase):
                 "--by", "application", f"sport = :{traffic.port}")
             self.assertEqual(status, 0, output)
             self.assertIn("python", output)
+
+    def test_the_server_runs_without_capabilities(self):
+        built(STATIC)
+        pod = of_kind(SERVER_MANIFEST, "StatefulSet")["spec"]["template"]["spec"]
+        [init], [server] = pod["initContainers"], pod["containers"]
+        entry = json.loads(re.search(r"^ENTRYPOINT (.+)$", RECIPE.read_text(), re.MULTILINE)[1])
+        state = "var/lib/slowpath-server"
+        with Bare(state) as bare:
+            self.lay(bare.path)
+            # A pod's every start: the second leaves what is there.
+            for _ in range(2):
+                output, status = bare.run(*entry, *init["args"], capabilities=[], writable=state)
+                self.assertEqual(status, 0, output)
+            with bare.start(*entry, *server["args"], capabilities=[], own_network=True,
+                            writable=state) as running:
+                await_that("it has started", lambda: running.poll() is not None
+                           or (bare.path / state / "state/admin.sock").exists())
+                run("nsenter", "-t", str(running.pid), "-n", "ip", "link", "set", "lo", "up")
+                path = server["readinessProbe"]["httpGet"]["path"]
+                await_that("it is ready", lambda: "200 OK" in self.ask(running.pid, path, 7444))
+                output, status = bare.run(*entry, "server", "invite", "node-1",
+                                          "--dir", f"/{state}/state")
+                self.assertEqual((status, output[:11]), (0, "sp1.node-1."), output)
+                running.send_signal(signal.SIGTERM)
+                self.assertEqual(running.wait(timeout=60), 0)
 
     def test_the_example_configuration_is_good(self):
         built(STATIC)

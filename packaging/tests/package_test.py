@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Debian package: its bytes, its contents, and its life on a machine."""
 
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from places import Debian, ROOT, TARGET, await_that, built, need, package, run
 
 UNIT = "slowpath-agent.service"
+SERVER = "slowpath-server.service"
 BINARY = TARGET / "package/release/slowpath"
 
 
@@ -43,6 +45,7 @@ class Contents(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             root = unpacked(directory)
             for name in ("usr/bin/slowpath", "usr/lib/systemd/system/slowpath-agent.service",
+                         "usr/lib/systemd/system/slowpath-server.service",
                          "etc/slowpath/agent.toml",
                          "usr/share/slowpath/prometheus/slowpath.rules.yaml",
                          "usr/share/slowpath/grafana/slowpath.json",
@@ -96,6 +99,7 @@ class Life(unittest.TestCase):
             debian.bring(done.stdout.decode().split()[-1], "second.deb")
             self.installed(debian)
             self.confined(debian)
+            self.serves(debian)
             self.upgraded(debian)
             self.removed(debian)
 
@@ -128,6 +132,33 @@ class Life(unittest.TestCase):
         exposure = debian.inside("systemd-analyze", "security", UNIT, "--no-pager").splitlines()[-1]
         print(exposure, flush=True)
         self.assertLess(float(re.search(r": (\d+\.\d+)", exposure)[1]), 3.0, exposure)
+
+    def serves(self, debian):
+        # Without a CA it is not started, and that is no failure.
+        debian.inside("systemctl", "start", SERVER)
+        self.assertEqual(debian.inside("systemctl", "is-active", SERVER, check=False), "inactive")
+        debian.inside("slowpath", "server", "init", "--name", "server.example.org")
+        debian.inside("systemctl", "enable", "--now", SERVER)
+        state = debian.inside("systemctl", "is-active", SERVER, check=False)
+        self.assertEqual(state, "active", debian.inside("journalctl", "-u", SERVER))
+        # Root asks the server of another user; what root made belongs to that user.
+        token = await_that("the server takes commands", lambda: debian.inside(
+            "slowpath", "server", "invite", "web-1", check=False))
+        self.assertRegex(token, r"^sp1\.web-1\.")
+        status = json.loads(debian.inside("slowpath", "server", "status", "--json"))
+        self.assertIsNotNone(status["running"])
+        pid = debian.inside("systemctl", "show", SERVER, "-P", "MainPID")
+        said = debian.inside("cat", f"/proc/{pid}/status")
+        self.assertRegex(said, r"CapBnd:\t0+\n")
+        self.assertNotRegex(said, r"Uid:\t0\t")
+        debian.inside("systemd-analyze", "verify", "--man=no", SERVER)
+        exposure = debian.inside("systemd-analyze", "security", SERVER, "--no-pager").splitlines()[-1]
+        self.assertLess(float(re.search(r": (\d+\.\d+)", exposure)[1]), 3.0, exposure)
+        # What root does while it is stopped does not keep it from starting.
+        debian.inside("systemctl", "stop", SERVER)
+        debian.inside("slowpath", "server", "invite", "web-2")
+        debian.inside("systemctl", "start", SERVER)
+        self.assertEqual(debian.inside("systemctl", "is-active", SERVER), "active")
 
     def upgraded(self, debian):
         first = debian.inside("systemctl", "show", UNIT, "-P", "MainPID")

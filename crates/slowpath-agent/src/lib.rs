@@ -28,6 +28,7 @@ mod budget;
 mod clock;
 mod config;
 mod connection_table;
+mod descendants;
 mod host;
 mod host_totals;
 mod interactions;
@@ -41,6 +42,7 @@ mod owners;
 mod pace;
 mod paths;
 mod poll_report;
+mod process_state;
 pub mod processor;
 mod real_peers;
 mod reconcile;
@@ -56,6 +58,7 @@ mod traffic;
 pub use agent::{Agent, FinishReport, PollError, StartError, host_name};
 pub use budget::{Budget, BudgetError, BudgetState};
 pub use config::Config;
+pub use descendants::descendants;
 pub use host_totals::{
     ANSWER_BOUNDS, APPLICATION_RTT_BOUNDS, Answers, ApplicationTotals, Applications, Histogram,
     HostTotals, LabelSet, OTHER, OwnerLabel, OwnerLabels, ProblemTotals, RTT_BOUNDS, Traffic,
@@ -66,6 +69,7 @@ pub use observer::TierChoice;
 pub use owner_scans::OwnerScans;
 pub use owners::{CommandLines, OwnerOptions, Rules, RulesError, redacted};
 pub use poll_report::PollReport;
+pub use process_state::process_state;
 pub use recorder::{
     EventSource, FolderError, KeepFilter, KeptRecording, OpenRecorder, RecordError, RecordOptions,
     RecorderState, kernel,

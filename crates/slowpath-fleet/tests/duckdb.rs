@@ -57,7 +57,7 @@ fn counts(python: &Path, dir: &Path) -> (Child, ChildStdin, Receiver<(u64, u64)>
         for line in stdout.lines().map_while(Result::ok) {
             let mut numbers = line.split(' ').filter_map(|n| n.parse().ok());
             if let (Some(rows), Some(distinct)) = (numbers.next(), numbers.next()) {
-                drop(sender.send((rows, distinct)));
+                let _ = sender.send((rows, distinct));
             }
         }
     });

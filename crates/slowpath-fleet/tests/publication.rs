@@ -263,10 +263,10 @@ fn a_damaged_file_is_named_and_no_row_of_it_is_given() {
         tables.publish().expect("is published");
     }
     let files = visible(&dir.path().join("tables"));
-    let coverage = files
+    let mut coverage = files
         .iter()
         .filter(|path| path.to_string_lossy().contains("/coverage-"));
-    let victim = coverage.last().expect("is there");
+    let victim = coverage.next_back().expect("is there");
     let mut bytes = std::fs::read(victim).expect("can be read");
     bytes[100] ^= 4;
     std::fs::write(victim, bytes).expect("is written");

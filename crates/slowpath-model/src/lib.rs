@@ -22,6 +22,7 @@ mod interaction;
 mod listener;
 mod owner;
 mod problem;
+mod process_state;
 mod record;
 mod stats;
 mod turns;
@@ -47,6 +48,7 @@ pub use owner::{
 pub use problem::{
     Deltas, Finding, IntervalVerdict, Precedence, Problem, ProblemSet, Share, Stage,
 };
+pub use process_state::ProcessState;
 pub use record::{
     ClockState, ClockStatus, ConnectionSummary, Coverage, LifeFacts, LossCounters, PathHop,
     ProblemInterval, TrafficInterval,

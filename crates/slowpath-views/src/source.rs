@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where live connections come from: the agent of this machine, or a script in tests.
 
-pub use slowpath_model::{Capabilities, Feature, FeatureState, HistoryPoint};
+pub use slowpath_model::{Capabilities, Feature, FeatureState, HistoryPoint, ProcessState};
 
 use slowpath_model::{
     IntervalVerdict, ListenerInterval, ListenerSnapshot, ListenerVerdict, LossCounters, Micros,
@@ -179,20 +179,6 @@ pub struct HostLimits {
     pub tcp_memory: Option<u64>,
     /// The largest automatic send buffer in bytes: the last of `net.ipv4.tcp_wmem`.
     pub send_buffer_max: Option<u32>,
-}
-
-/// What keeps a process of this host from working, and what of it is not judged.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProcessState {
-    /// It is stopped, by a signal or a debugger.
-    pub stopped: bool,
-    /// The part of the periods of its cgroup's CPU quota in which that ran out, 0..=1, since the cgroup
-    /// was made; `None` without a quota.
-    pub throttled: Option<f64>,
-    /// Its UDP sockets.
-    pub udp_sockets: usize,
-    /// Its Unix sockets.
-    pub unix_sockets: usize,
 }
 
 /// A poll that failed; the agent's error in words.

@@ -61,6 +61,8 @@ pub enum Command {
     Watch(Watch),
     /// Watch this machine as a service: a log, no terminal
     Agent(Box<crate::agent::Agent>),
+    /// Keep the logs of many machines, whose agents ship them here
+    Server(Box<crate::server::Server>),
     /// Give one answer: what limits this process or peer
     Why(Why),
     /// Show verdicts over a time range, from the log

@@ -12,8 +12,8 @@ use crate::message;
 use crate::render::Paint;
 use crate::system_names::SystemNames;
 use crate::{
-    agent, explain, lab, overhead, queues, record, recording, replay, report, series, sim, trace,
-    up, watch, why,
+    agent, explain, lab, overhead, queues, record, recording, replay, report, series, server, sim,
+    trace, up, watch, why,
 };
 use clap::Parser;
 use slowpath_views::filter::Filter;
@@ -68,6 +68,7 @@ fn run(command: Command) -> Result<Outcome, Failure> {
         Command::Up(args) => run_up(args),
         Command::Watch(args) => run_watch(args),
         Command::Agent(args) => agent::run(&args),
+        Command::Server(args) => server::run(*args),
         Command::Why(args) => run_why(&args),
         Command::Report(args) => run_report(args),
         Command::Export(args) => run_export(&args),

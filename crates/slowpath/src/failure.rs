@@ -103,6 +103,9 @@ pub enum Failure {
     /// The laboratory cannot do it.
     #[error("{0}")]
     Lab(String),
+    /// The server cannot do it.
+    #[error("{0}")]
+    Server(String),
     /// Results cannot be written.
     #[error("{0}")]
     Write(String),

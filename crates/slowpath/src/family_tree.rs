@@ -6,9 +6,8 @@
 //! (`PR_SET_CHILD_SUBREAPER`), and a thread walks `/proc/PID/task/TID/children` (or, on
 //! kernels without it, every `/proc/PID/stat`) many times a second and remembers every process that it found.
 
+use slowpath_agent::descendants;
 use slowpath_views::selection::ProcessSet;
-use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,12 +34,7 @@ impl Family {
 
     /// Adds every living process that descends from this one.
     pub fn walk(&self) {
-        let mut found = BTreeSet::new();
-        let own = std::process::id();
-        if !descend(own, &mut found) {
-            found = by_parents(own);
-        }
-        self.members.append(found);
+        self.members.append(descendants(std::process::id()));
     }
 
     /// Walks again and again in a thread, for as long as the process lives.
@@ -71,83 +65,10 @@ pub fn adopt_orphans() {
     }
 }
 
-/// Puts the descendants of `pid` into `found`; whether the kernel lists children at all.
-fn descend(pid: u32, found: &mut BTreeSet<u32>) -> bool {
-    let mut pending = vec![pid];
-    let mut listed = false;
-    while let Some(pid) = pending.pop() {
-        let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
-            continue;
-        };
-        for task in tasks.flatten() {
-            let Ok(children) = fs::read_to_string(task.path().join("children")) else {
-                continue;
-            };
-            listed = true;
-            for child in children.split_whitespace().flat_map(str::parse) {
-                if found.insert(child) {
-                    pending.push(child);
-                }
-            }
-        }
-    }
-    listed
-}
-
-/// The descendants of `pid` by the parent each process names.
-fn by_parents(pid: u32) -> BTreeSet<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return BTreeSet::new();
-    };
-    let parents: Vec<(u32, u32)> = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|child: u32| {
-            let stat = fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
-            Some((child, parent_in(&stat)?))
-        })
-        .collect();
-    descendants(&parents, pid)
-}
-
-/// The parent in a `/proc/PID/stat` line (`proc(5)`): the second field after the command
-/// name, which is in parentheses and may contain any character.
-fn parent_in(stat: &str) -> Option<u32> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok()
-}
-
-fn descendants(parents: &[(u32, u32)], root: u32) -> BTreeSet<u32> {
-    let mut found = BTreeSet::new();
-    loop {
-        let before = found.len();
-        for (child, parent) in parents {
-            if *parent == root || found.contains(parent) {
-                found.insert(*child);
-            }
-        }
-        if found.len() == before {
-            return found;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::Command;
-
-    #[test]
-    fn descent_is_transitive_in_any_order() {
-        let parents = [(40, 30), (30, 20), (20, 10), (21, 11), (99, 1)];
-        assert_eq!(descendants(&parents, 10), BTreeSet::from([20, 30, 40]));
-    }
-
-    #[test]
-    fn the_parent_is_found_behind_any_command_name() {
-        assert_eq!(parent_in("12 (a) R 3) S 7 12 12 0"), Some(7));
-        assert_eq!(parent_in("nonsense"), None);
-    }
 
     #[test]
     fn grandchildren_are_found() {
@@ -164,7 +85,6 @@ mod tests {
         let grandchild: u32 = line.trim().parse().unwrap();
         let family = Family::default();
         family.walk();
-        assert!(by_parents(std::process::id()).contains(&grandchild));
         drop(shell.stdin.take());
         shell.wait().unwrap();
         let met = &family.members;

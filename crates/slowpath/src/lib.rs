@@ -45,6 +45,7 @@ pub mod recording;
 pub mod replay;
 pub mod report;
 pub mod series;
+pub mod server;
 pub mod session;
 pub mod sim;
 pub mod system_names;

@@ -4,7 +4,6 @@
 use crate::failure::Failure;
 use crate::netns;
 use crate::options::{Observing, TierArg};
-use crate::process_state;
 use slowpath_agent::{
     Agent, Config, FinishReport, LiveConnection as AgentConnection, OwnerOptions, TierChoice,
     processor,
@@ -125,7 +124,7 @@ impl Source for Machine {
     }
 
     fn process_state(&self, pid: u32) -> Option<ProcessState> {
-        process_state::read(pid)
+        slowpath_agent::process_state(pid)
     }
 
     fn processor_wait(&self, pid: u32) -> Option<Micros> {
