@@ -102,6 +102,7 @@ impl Api {
             IssueError::Invitation(InvitationError::Unknown) => RefusalKind::Token,
             IssueError::Invitation(InvitationError::Used) => RefusalKind::Used,
             IssueError::Invitation(InvitationError::Expired) => RefusalKind::TokenExpired,
+            IssueError::Invitation(InvitationError::Revoked) => RefusalKind::Revoked,
             IssueError::Request(RequestError::Name) => RefusalKind::Name,
             IssueError::Request(_) => RefusalKind::Malformed,
             IssueError::Invitation(InvitationError::State(_)) | IssueError::State(_) => {

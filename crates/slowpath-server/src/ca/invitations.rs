@@ -40,6 +40,9 @@ pub enum InvitationError {
     /// It has expired.
     #[error("the token has expired; 'slowpath server invite HOST' makes another")]
     Expired,
+    /// The host was revoked since: who has the token is who was shut out.
+    #[error("the host was revoked; 'slowpath server invite HOST' lets it join anew")]
+    Revoked,
     /// The state cannot be read or kept.
     #[error(transparent)]
     State(#[from] StateError),
@@ -75,7 +78,7 @@ impl Invitations {
         state::write_json(&path, &invitation)
     }
 
-    /// Uses the invitation for this key.
+    /// Uses the invitation for this key; it must be later than the host's revocation.
     ///
     /// # Errors
     /// See [`InvitationError`].
@@ -83,6 +86,7 @@ impl Invitations {
         &self,
         token: &Token,
         key: Sha256,
+        revoked_until: Option<WallMicros>,
         now: WallMicros,
     ) -> Result<(), InvitationError> {
         let used = self.path(token, "used");
@@ -103,6 +107,10 @@ impl Invitations {
         // Digests of 128 random bits: how long the comparison takes says nothing of them.
         if secret_sha256 != token.secret_digest().to_string() || host != token.host.as_str() {
             return Err(InvitationError::Unknown);
+        }
+        let made = WallMicros(expires_us.saturating_sub(INVITATION_LIFE_US));
+        if revoked_until.is_some_and(|until| made <= until) {
+            return Err(InvitationError::Revoked);
         }
         let key = key.to_string();
         if is_used && key_sha256.as_ref() != Some(&key) {

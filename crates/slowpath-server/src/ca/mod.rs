@@ -106,6 +106,7 @@ impl Ca {
     /// # Errors
     /// The invitation cannot be kept.
     pub fn invite(&mut self, host: HostName, now: WallMicros) -> Result<Token, StateError> {
+        let now = self.after_revocation(&host, now);
         let mut id = [0; 8];
         let mut secret = [0; 16];
         (self.random)(&mut id);
@@ -132,7 +133,9 @@ impl Ca {
     ) -> Result<String, IssueError> {
         let request = SigningRequest::read(request)?;
         let key = request.key_for(&token.host)?;
-        self.invitations.redeem(token, request.key_digest(), now)?;
+        let revoked = self.revocations.revoked_until(&token.host);
+        self.invitations
+            .redeem(token, request.key_digest(), revoked, now)?;
         let random = self.random();
         self.issue(key, &token.host, now, random)
     }
@@ -165,9 +168,14 @@ impl Ca {
         now: WallMicros,
         random: [u8; 8],
     ) -> Result<String, IssueError> {
-        let revoked = self.revocations.revoked_until(host);
-        let issued = revoked.map_or(now, |until| now.max(WallMicros(until.0 + 1)));
+        let issued = self.after_revocation(host, now);
         Ok(self.authorities.sign(key, host, issued, random)?)
+    }
+
+    /// Now, or just after the host was revoked, where the clock was set back since.
+    fn after_revocation(&self, host: &HostName, now: WallMicros) -> WallMicros {
+        let until = self.revocations.revoked_until(host);
+        until.map_or(now, |until| now.max(WallMicros(until.0 + 1)))
     }
 }
 

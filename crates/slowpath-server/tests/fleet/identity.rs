@@ -217,6 +217,24 @@ fn a_revocation_closes_what_is_open_and_refuses_what_comes() {
 }
 
 #[test]
+fn a_token_from_before_a_revocation_lets_no_one_back_in() {
+    let fleet = Fleet::new();
+    let bundle = fleet.bundle();
+    let mut client = Client::anonymous(fleet.server().address(), &bundle, fleet.now());
+    let csr = request(&KeyPair::generate().unwrap(), None);
+    let used = fleet.invite("web-1");
+    let unused = fleet.invite("web-1");
+    assert_eq!(client.join(&used, &csr).status, 200);
+    slowpath_server::command::revoke(fleet.folder.path(), "web-1", &fleet.clock()).unwrap();
+    fleet.pass(1);
+    for token in [&used, &unused] {
+        let answer = client.join(token, &csr);
+        assert_eq!(answer.refusal(), refused(403, "revoked"));
+    }
+    assert_eq!(client.join(&fleet.invite("web-1"), &csr).status, 200);
+}
+
+#[test]
 fn a_revocation_outlives_the_server() {
     let mut fleet = Fleet::new();
     let revoked = fleet.join("web-1");
