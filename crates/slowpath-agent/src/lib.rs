@@ -36,6 +36,7 @@ mod listeners;
 mod live_connection;
 mod machine;
 mod memory;
+mod namespace_names;
 mod observer;
 mod owner_scans;
 mod owners;
@@ -65,6 +66,7 @@ pub use host_totals::{
 };
 pub use listeners::{LiveListener, Overflows};
 pub use live_connection::LiveConnection;
+pub use namespace_names::namespace_name;
 pub use observer::TierChoice;
 pub use owner_scans::OwnerScans;
 pub use owners::{CommandLines, OwnerOptions, Rules, RulesError, redacted};

@@ -34,7 +34,6 @@ pub mod lab;
 pub mod machine;
 pub mod manual;
 pub mod message;
-pub mod netns;
 pub mod options;
 pub mod overhead;
 pub mod process_state;

@@ -2,7 +2,6 @@
 //! The agent of this machine as a [`Source`].
 
 use crate::failure::Failure;
-use crate::netns;
 use crate::options::{Observing, TierArg};
 use slowpath_agent::{
     Agent, Config, FinishReport, LiveConnection as AgentConnection, OwnerOptions, TierChoice,
@@ -110,7 +109,7 @@ impl Source for Machine {
     }
 
     fn namespace_name(&self, inode: u32) -> Option<String> {
-        netns::name(inode)
+        slowpath_agent::namespace_name(inode)
     }
 
     fn host_limits(&self) -> HostLimits {

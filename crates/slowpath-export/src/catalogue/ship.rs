@@ -70,6 +70,11 @@ pub(super) fn ship(status: &ShipStatus, all: &mut Vec<Family>) {
     ] {
         all.push(family(kind, unit, name, prometheus, help).with(Value::Count(value)));
     }
+    losses(status, all);
+    times(status, all);
+}
+
+fn losses(status: &ShipStatus, all: &mut Vec<Family>) {
     all.push(
         family(
             Kind::Counter,
@@ -79,7 +84,12 @@ pub(super) fn ship(status: &ShipStatus, all: &mut Vec<Family>) {
             "Bytes of the log that the server will never get, by reason; since this host joined.",
         )
         .with_all(GapReason::ALL.map(|reason| {
-            let lost = queue.lost_bytes.get(&reason).copied().unwrap_or_default();
+            let lost = status
+                .queue
+                .lost_bytes
+                .get(&reason)
+                .copied()
+                .unwrap_or_default();
             let labels = vec![Label::new("reason", reason.as_str())];
             (labels, Value::Count(lost))
         })),
@@ -94,7 +104,6 @@ pub(super) fn ship(status: &ShipStatus, all: &mut Vec<Family>) {
         )
         .with(flag(status.stopped.is_some())),
     );
-    times(status, all);
 }
 
 fn times(status: &ShipStatus, all: &mut Vec<Family>) {

@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// The name that `ip netns` gave to the namespace with that inode number.
-pub fn name(inode: u32) -> Option<String> {
+pub fn namespace_name(inode: u32) -> Option<String> {
     NAMES.with_borrow_mut(|names| {
         if names.read.is_none_or(|at| at.elapsed() >= AGAIN) {
             names.names = slowpath_observe::namespaces::names();
