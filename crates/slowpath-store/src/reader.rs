@@ -5,6 +5,9 @@
 //! those Parquet files whose segment it has not met: a segment converted in between is
 //! found in Parquet, one half converted is taken from its spool, none counts twice.
 
+mod hops;
+mod traffic;
+
 use crate::cells::{Flat, Row};
 use crate::interval::Logged;
 use crate::layout::{
@@ -604,7 +607,7 @@ fn findings(file: &TableFile) -> Result<Vec<(u64, Finding)>, StoreError> {
 }
 
 /// The connections of a file's segment, by their number.
-pub(crate) fn identities(file: &TableFile) -> Result<HashMap<u64, ConnectionId>, StoreError> {
+fn identities(file: &TableFile) -> Result<HashMap<u64, ConnectionId>, StoreError> {
     let path = file.beside(CONNECTIONS);
     let columns = &schema::connection_cells()[..IDENTITY.len()];
     let mut ids = HashMap::new();
