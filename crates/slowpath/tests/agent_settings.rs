@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The keys of an agent's configuration: file, options, example.
 
-use slowpath::agent::Settings;
-use slowpath::options::TierArg;
 use slowpath_agent::service::{Age, LogPlace, Ports, Size, configuration};
+use slowpath_cli::agent::Settings;
+use slowpath_cli::options::TierArg;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn a_file_says_what_it_was_made_of() {
 #[test]
 fn every_key_is_an_option_and_every_option_a_key() {
     use clap::CommandFactory;
-    let command = slowpath::args::Cli::command();
+    let command = slowpath_cli::args::Cli::command();
     let agent = command.find_subcommand("agent").unwrap();
     let mut options: Vec<&str> = agent
         .get_arguments()

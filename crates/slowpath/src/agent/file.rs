@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 /// A key of the file.
 #[derive(Clone, Copy, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(field_identifier, rename_all = "kebab-case")]
 enum Key {
     Log,
     Host,
