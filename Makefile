@@ -15,7 +15,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-queues check-hardening black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-ingest bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-queues check-hardening black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,11 @@ bench-poll: ## what a poll and an event cost; the last line is JSON (root)
 	@tools/need.sh --try bench
 	@$(CARGO) build --release --locked -p slowpath-store --example volume
 	@$(CARGO) run --release --locked -p slowpath-bench --bin bench-poll
+
+bench-ingest: build ## 8,000 agents over TLS, a restart, a backlog: what `slowpath server` takes (10 min; QUICK=1 for 400 agents); the last line is JSON
+	@tools/need.sh --try bench
+	@$(CARGO) build --release --locked -p slowpath-bench --bin bench-ingest
+	@$(TARGET_DIR)/release/bench-ingest $(if $(QUICK),--quick) $(abspath $(SLOWPATH))
 
 bench-trace: ## packets a second beside tcptrace and tshark; the last line is JSON
 	@tools/need.sh rust build
