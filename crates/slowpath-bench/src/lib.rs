@@ -6,6 +6,7 @@ pub mod bare;
 pub mod budget;
 pub mod events;
 pub mod farm;
+pub mod ingest;
 pub mod loss;
 pub mod memory;
 pub mod namespaces;
@@ -14,6 +15,7 @@ pub mod transactions;
 pub mod volume;
 
 use slowpath_model::Micros;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The middle value; the lower of the two middle ones of an even number; 0 of none.
 pub fn median(mut values: Vec<f64>) -> f64 {
@@ -38,6 +40,20 @@ pub fn median_within(mut values: Vec<f64>) -> (f64, f64) {
         at((n / 2.0 - reach).floor()).unwrap_or(0.0),
         at((n / 2.0 + reach).ceil() - 1.0).unwrap_or(0.0),
     )
+}
+
+/// `SEED` of the environment, by which a run is repeated, else one of the present time.
+///
+/// # Errors
+/// It is no number.
+pub fn seed() -> Result<u64, String> {
+    match std::env::var("SEED") {
+        Ok(seed) => (seed.parse()).map_err(|error| format!("SEED={seed}: {error}")),
+        Err(_) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            Ok(now.map_or(0, |now| now.as_micros() as u64))
+        }
+    }
 }
 
 /// CPU time of this process, user and system.

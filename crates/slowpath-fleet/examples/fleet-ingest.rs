@@ -75,7 +75,7 @@ impl Host {
     fn new(random: &mut Random, number: usize) -> Self {
         let boot_id = (number as u128) << 96 | 7;
         let now = WallMicros(START);
-        let connections = (0..TROUBLED as u64);
+        let connections = 0..TROUBLED as u64;
         let connections =
             connections.map(|cookie| Connection::new(random, boot_id, cookie, now, 1_000_000));
         Host {

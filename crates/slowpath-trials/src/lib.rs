@@ -12,6 +12,7 @@
 
 mod agent;
 mod contents;
+pub mod fleet;
 mod flips;
 mod formats;
 mod kills;
@@ -29,7 +30,7 @@ mod damaged_log;
 #[path = "../../slowpath-store/tests/records/mod.rs"]
 mod records;
 
-pub use slowpath_bench::farm;
+pub use slowpath_bench::{farm, seed};
 pub use tally::Tally;
 
 // The fuzz targets run here without libFuzzer: each is a module whose `fuzz_target!` gives

@@ -36,16 +36,32 @@ pub(crate) fn run(program: &Path, seed: u64, tally: &mut Tally) -> Result<(), Bo
 }
 
 /// A file system that is deleted with this value.
-struct SmallDisk(tempfile::TempDir);
+pub(crate) struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    fn mount(size: &str) -> io::Result<Option<SmallDisk>> {
+    /// `None` where this user may mount nothing.
+    pub(crate) fn mount(size: &str) -> io::Result<Option<SmallDisk>> {
         let folder = tempfile::tempdir()?;
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
             .arg(folder.path())
             .output()?;
         Ok(mounted.status.success().then_some(SmallDisk(folder)))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Gives it another size.
+    pub(crate) fn resize(&self, size: &str) -> io::Result<()> {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &format!("remount,size={size}")]);
+        match mount.arg(self.0.path()).status()?.success() {
+            true => Ok(()),
+            false => Err(io::Error::other("a small disk cannot be resized")),
+        }
     }
 }
 
@@ -57,7 +73,7 @@ impl Drop for SmallDisk {
 
 fn full_disk(program: &Path, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
     match SmallDisk::mount("384k")? {
-        Some(disk) => written_out(program, disk.0.path(), "", tally),
+        Some(disk) => written_out(program, disk.path(), "", tally),
         None => {
             tally.skip("a full disk: this user may mount nothing".to_owned());
             Ok(())

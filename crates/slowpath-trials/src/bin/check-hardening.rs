@@ -2,11 +2,10 @@
 //! `check-hardening SLOWPATH [test|check|soak]`: the trials against that program. `SEED=N` repeats
 //! a run. The last line is JSON; the status is 1 if something did not hold.
 
-use slowpath_trials::{Plan, farm, run};
+use slowpath_trials::{Plan, farm, run, seed};
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,13 +33,7 @@ fn child(pairs: &str, number: &str, place: &str) -> Result<(), Box<dyn Error>> {
 }
 
 fn check(program: &str, plan: Plan) -> Result<bool, Box<dyn Error>> {
-    let seed = match std::env::var("SEED") {
-        Ok(seed) => seed
-            .parse()
-            .map_err(|error| format!("SEED={seed}: {error}"))?,
-        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros() as u64,
-    };
-    let tally = run(Path::new(program), plan, seed)?;
+    let tally = run(Path::new(program), plan, seed()?)?;
     println!("{}", tally.output());
     Ok(tally.holds())
 }
