@@ -244,6 +244,8 @@ impl<S: Sink> Decoder<'_, S> {
             kind::COVERAGE => wants(LogTable::Coverage),
             kind::LISTENER => wants(LogTable::Listeners),
             kind::INTERACTION => wants(LogTable::Interactions),
+            kind::TRAFFIC => wants(LogTable::Traffic),
+            kind::HOP => wants(LogTable::Hops),
             _ => true,
         }
     }
@@ -292,7 +294,7 @@ impl<S: Sink> Decoder<'_, S> {
             }
         };
         let owner: Option<Arc<OwnerNames>> = match (&one.record, connection_of(&one.record)) {
-            (Record::Problem(_) | Record::Interaction(_), Some(number)) => {
+            (Record::Problem(_) | Record::Interaction(_) | Record::Traffic(_), Some(number)) => {
                 self.owners.get(self.host, number)
             }
             _ => None,

@@ -64,13 +64,15 @@ const ENDS: [(&str, Kind); 10] = [
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 9] = [
+    pub const ALL: [Table; 11] = [
         Table::Log(LogTable::Intervals),
         Table::Log(LogTable::Problems),
         Table::Log(LogTable::Connections),
         Table::Log(LogTable::Coverage),
         Table::Log(LogTable::Listeners),
         Table::Log(LogTable::Interactions),
+        Table::Log(LogTable::Traffic),
+        Table::Log(LogTable::Hops),
         Table::Gaps,
         Table::Hosts,
         Table::Ends,
@@ -113,7 +115,7 @@ impl Table {
 fn repeats_owner(table: LogTable) -> bool {
     matches!(
         table,
-        LogTable::Intervals | LogTable::Problems | LogTable::Interactions
+        LogTable::Intervals | LogTable::Problems | LogTable::Interactions | LogTable::Traffic
     )
 }
 

@@ -7,7 +7,9 @@ mod records;
 
 use agents::{MIDNIGHT, Segment};
 use slowpath_fleet::{FleetReader, Intake, IntakeOptions, Receipt, Table, Tables};
-use slowpath_model::{ConnectionSummary, FourTuple, Owner, Ownership, WallMicros};
+use slowpath_model::{
+    ConnectionSummary, FourTuple, Micros, Owner, Ownership, TrafficInterval, WallMicros,
+};
 use slowpath_store::spool::Record;
 use slowpath_store::tables::LogTable;
 use slowpath_store::{ConnectionNumber, TimeRange};
@@ -94,6 +96,14 @@ fn every_record_is_a_row_with_its_host_address_owner_and_receipt() {
     second.push(&Record::Coverage(Box::new(
         random.coverage(WallMicros(now - 2)),
     )));
+    second.push(&Record::Traffic(Box::new(TrafficInterval {
+        connection,
+        end: WallMicros(now - 1),
+        duration: Micros(60_000_000),
+        data_segments_out: Some(400),
+        data_segments_in: None,
+        retransmitted: Some(3),
+    })));
     second.push_gap(77);
     ship(&intake, "web-1", &second, now + 7);
     let number = ConnectionNumber::from(&connection).get().cast_signed();
@@ -121,6 +131,18 @@ fn every_record_is_a_row_with_its_host_address_owner_and_receipt() {
             &["connection_id"],
         );
         assert_eq!(found, vec![number.to_string(); problems]);
+        let carried = [
+            "connection_id",
+            "application",
+            "data_segments_out",
+            "data_segments_in",
+            "retransmitted",
+        ];
+        let expected = format!("{number} shop 400 - 3");
+        assert_eq!(
+            rows(dir.path(), Table::Log(LogTable::Traffic), &carried),
+            [expected]
+        );
         let gaps = ["host", "segment", "length", "reason", "records", "received"];
         let expected = format!("web-1 b-2 77 dropped 3 {}", now + 7);
         assert_eq!(rows(dir.path(), Table::Gaps, &gaps), [expected]);
@@ -129,7 +151,7 @@ fn every_record_is_a_row_with_its_host_address_owner_and_receipt() {
             Table::Hosts,
             &["host", "batches", "records", "gap_bytes"],
         );
-        assert_eq!(hosts, ["web-1 1 1 0", "web-1 1 2 77"]);
+        assert_eq!(hosts, ["web-1 1 1 0", "web-1 1 3 77"]);
     }
     let intervals = Table::Log(LogTable::Intervals);
     let columns = ["application", "bytes_sent", "clock_suspect"];
