@@ -93,7 +93,7 @@ fn kill_host(world: &mut World, moment: Moment, random: &mut Random) -> Result<(
         }
     }
     world.hosts[number].process = None;
-    if random.next_u64() % 4 == 0 {
+    if random.next_u64().is_multiple_of(4) {
         reboot(world, number, random);
     }
     world.start_host(number)

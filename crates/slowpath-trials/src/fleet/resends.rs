@@ -186,8 +186,11 @@ fn send(upstream: &Connection, body: &[u8]) -> Result<Value, Failure> {
     serde_json::to_value(&flushed).map_err(|error| Failure::NoAnswer(error.to_string()))
 }
 
-/// Path and body of the next request; `None` at the end.
-fn request(stream: &mut BufReader<Stream>) -> Result<Option<(String, Vec<u8>)>, Box<dyn Error>> {
+/// Path and body.
+type Request = (String, Vec<u8>);
+
+/// The next request; `None` at the end.
+fn request(stream: &mut BufReader<Stream>) -> Result<Option<Request>, Box<dyn Error>> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {
         return Ok(None);
