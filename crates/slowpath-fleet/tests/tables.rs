@@ -96,14 +96,6 @@ fn every_record_is_a_row_with_its_host_address_owner_and_receipt() {
     second.push(&Record::Coverage(Box::new(
         random.coverage(WallMicros(now - 2)),
     )));
-    second.push(&Record::Traffic(Box::new(TrafficInterval {
-        connection,
-        end: WallMicros(now - 1),
-        duration: Micros(60_000_000),
-        data_segments_out: Some(400),
-        data_segments_in: None,
-        retransmitted: Some(3),
-    })));
     second.push_gap(77);
     ship(&intake, "web-1", &second, now + 7);
     let number = ConnectionNumber::from(&connection).get().cast_signed();
@@ -131,18 +123,6 @@ fn every_record_is_a_row_with_its_host_address_owner_and_receipt() {
             &["connection_id"],
         );
         assert_eq!(found, vec![number.to_string(); problems]);
-        let carried = [
-            "connection_id",
-            "application",
-            "data_segments_out",
-            "data_segments_in",
-            "retransmitted",
-        ];
-        let expected = format!("{number} shop 400 - 3");
-        assert_eq!(
-            rows(dir.path(), Table::Log(LogTable::Traffic), &carried),
-            [expected]
-        );
         let gaps = ["host", "segment", "length", "reason", "records", "received"];
         let expected = format!("web-1 b-2 77 dropped 3 {}", now + 7);
         assert_eq!(rows(dir.path(), Table::Gaps, &gaps), [expected]);
@@ -151,7 +131,7 @@ fn every_record_is_a_row_with_its_host_address_owner_and_receipt() {
             Table::Hosts,
             &["host", "batches", "records", "gap_bytes"],
         );
-        assert_eq!(hosts, ["web-1 1 1 0", "web-1 1 3 77"]);
+        assert_eq!(hosts, ["web-1 1 1 0", "web-1 1 2 77"]);
     }
     let intervals = Table::Log(LogTable::Intervals);
     let columns = ["application", "bytes_sent", "clock_suspect"];
@@ -162,6 +142,42 @@ fn every_record_is_a_row_with_its_host_address_owner_and_receipt() {
     if let Some(sent) = sent {
         assert!(found[0].contains(&format!(" {sent} ")), "{found:?}");
     }
+}
+
+#[test]
+fn what_a_connection_carried_is_a_row_with_its_owner() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let intake = Intake::open(dir.path(), IntakeOptions::default()).expect("opens");
+    let mut tables = Tables::open(dir.path(), "s1", &intake, WallMicros(MIDNIGHT)).expect("opens");
+    let now = MIDNIGHT + 10 * HOUR;
+    let mut random = records::Random(4);
+    let mut segment = Segment::new("b-1");
+    let connection = random.connection(50);
+    let mut summary = random.summary(connection, WallMicros(now - 5));
+    summary.owner = owned("shop");
+    segment.push(&Record::Summary(Box::new(summary)));
+    segment.push(&Record::Traffic(Box::new(TrafficInterval {
+        connection,
+        end: WallMicros(now - 1),
+        duration: Micros(60_000_000),
+        data_segments_out: Some(400),
+        data_segments_in: None,
+        retransmitted: Some(3),
+    })));
+    ship(&intake, "web-1", &segment, now);
+    end_file(&intake);
+    tables.publish().expect("is published");
+    let columns = [
+        "host",
+        "application",
+        "data_segments_out",
+        "data_segments_in",
+        "retransmitted",
+    ];
+    let traffic = Table::Log(LogTable::Traffic);
+    assert_eq!(rows(dir.path(), traffic, &columns), ["web-1 shop 400 - 3"]);
+    let understood = rows(dir.path(), Table::Gaps, &["reason"]);
+    assert!(understood.is_empty(), "{understood:?}");
 }
 
 /// One end of a connection, as its host logs it.
