@@ -104,26 +104,15 @@ impl Installation {
     /// # Errors
     /// A directory cannot be read.
     pub fn bytes(&self) -> io::Result<[u64; 2]> {
+        let is_intake = |path: &Path| path.extension().is_some_and(|it| it == "intake");
         Ok([
-            bytes_below(&self.directory.join("tables"))?,
-            bytes_below(&self.directory.join("intake"))?,
+            bytes_below(&self.directory.join("tables"), &|_| true)?,
+            bytes_below(&self.directory.join("intake"), &is_intake)?,
         ])
-    }
-
-    /// Intake files, of which one is always written.
-    ///
-    /// # Errors
-    /// The directory cannot be read.
-    pub fn intakes(&self) -> io::Result<usize> {
-        let entries = fs::read_dir(self.directory.join("intake"))?;
-        let names = entries.map(|entry| entry.map(|it| it.file_name()));
-        let names = names.collect::<io::Result<Vec<_>>>()?;
-        let is_intake = |name: &&std::ffi::OsString| name.to_string_lossy().ends_with(".intake");
-        Ok(names.iter().filter(is_intake).count())
     }
 }
 
-fn bytes_below(directory: &Path) -> io::Result<u64> {
+fn bytes_below(directory: &Path, counts: &dyn Fn(&Path) -> bool) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -132,8 +121,9 @@ fn bytes_below(directory: &Path) -> io::Result<u64> {
             continue;
         };
         bytes += match metadata.is_dir() {
-            true => bytes_below(&entry.path())?,
-            false => metadata.len(),
+            true => bytes_below(&entry.path(), counts)?,
+            false if counts(&entry.path()) => metadata.len(),
+            false => 0,
         };
     }
     Ok(bytes)

@@ -84,6 +84,8 @@ const SETTLE: Duration = Duration::from_secs(15);
 const LONGEST_HERD: Duration = Duration::from_secs(120);
 /// The longest that the last intake files may take to become tables.
 const PUBLICATION: Duration = Duration::from_secs(300);
+/// An intake file that has no more is as good as empty.
+const UNPUBLISHED: u64 = 16 << 10;
 /// So many times its live rate a backlog has to be taken in.
 const CATCH_UP: f64 = 4.0;
 
@@ -274,7 +276,7 @@ impl Trial {
         self.loads.until(Duration::from_secs(2), |_, _| false).ok();
         let began = monotonic();
         let limit = PUBLICATION.as_micros() as u64;
-        while self.installation.intakes()? > 1 && monotonic() - began < limit {
+        while self.installation.bytes()?[1] > UNPUBLISHED && monotonic() - began < limit {
             std::thread::sleep(Duration::from_millis(200));
         }
         let total = self.loads.total.clone();
