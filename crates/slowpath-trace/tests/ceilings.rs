@@ -121,8 +121,12 @@ fn no_more_are_followed_than_may_be() {
     };
     let (found, summary, most) = analyse(&frames, &options);
     assert_eq!(all_frames(&found), (1..=count).collect::<Vec<u64>>());
-    // One a worker is made in passing, when its connection ends.
-    assert!(most <= 640 + 8 && most > 320, "{most} followers at a time");
+    // One a worker is made in passing, when its connection ends. However the workers take turns, one
+    // of them comes to hold its own eighth.
+    assert!(
+        most <= 640 + 8 && most >= 640 / 8,
+        "{most} followers at a time"
+    );
     assert!(summary.evicted > 1_000, "{}", summary.evicted);
     // Without the ceiling nothing is ended early, and each connection is one.
     let (found, summary, most) = analyse(

@@ -180,17 +180,29 @@ fn walk_spool(
         ended,
         damage: false,
     };
+    let mut damage = false;
     if known.is_none_or(|facts| from < facts.header) {
-        match start_of(&mut file)? {
-            SpoolStart::Header(facts, header) => {
+        let readable = known.filter(|facts| facts.header <= length);
+        match (start_of(&mut file)?, readable) {
+            (SpoolStart::Header(facts, header), _) => {
                 if from == 0 && each(0, Content::Header(&header)).is_break() {
                     return Ok(nothing(false));
                 }
                 offset = offset.max(facts.header);
             }
-            SpoolStart::Newer => return Ok(nothing(false)),
-            SpoolStart::Torn | SpoolStart::Damaged if !sealed => return Ok(nothing(false)),
-            SpoolStart::Torn | SpoolStart::Damaged => {
+            // It was read before: whatever it looks like now is damage, also a newer version.
+            (_, Some(facts)) => {
+                damage = true;
+                if each(from, damaged(facts.header - from)).is_break() {
+                    return Ok(nothing(false));
+                }
+                offset = facts.header;
+            }
+            (SpoolStart::Newer, None) => return Ok(nothing(false)),
+            (SpoolStart::Torn | SpoolStart::Damaged, None) if !sealed => {
+                return Ok(nothing(false));
+            }
+            (SpoolStart::Torn | SpoolStart::Damaged, None) => {
                 return Ok(gap_to_end(length, GapReason::Damaged, None, from, each));
             }
         }
@@ -198,7 +210,6 @@ fn walk_spool(
     file.seek(SeekFrom::Start(offset))?;
     // What is written meanwhile is for the next time.
     let mut scan = Scan::new(file.take(length.saturating_sub(offset)));
-    let mut damage = false;
     while let Some(stretch) = scan.next()? {
         let content = match stretch {
             Stretch::Record(record) => Content::Record(record),

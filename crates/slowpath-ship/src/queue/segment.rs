@@ -187,7 +187,7 @@ impl Segment {
         let mut prefix = Prefix::default();
         let mut collector = Collector::new(&self.kept, usize::MAX);
         let mut at = 0;
-        let walk = form.walk(None, 0, &mut |begin, content| {
+        let walk = form.walk(self.kept.facts.as_ref(), 0, &mut |begin, content| {
             collector.refined(begin, content, &mut |piece_at, content| {
                 if piece_at >= offset {
                     return ControlFlow::Break(());

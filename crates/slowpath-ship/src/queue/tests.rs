@@ -432,6 +432,25 @@ proptest! {
 }
 
 #[test]
+fn a_known_header_that_is_damaged_into_a_newer_version_costs_only_itself() {
+    let mut world = World::new();
+    world.append(3);
+    world.end_segment();
+    world.queue.refresh().unwrap();
+    let spool = world.dir.path().join("ship").join(id(0) + ".spool");
+    let mut bytes = fs::read(&spool).unwrap();
+    bytes[9] ^= 2; // the framing's version
+    fs::write(spool, bytes).unwrap();
+    world.damaged = true;
+    world.ship_all();
+    let flushed = &world.server.segments[&id(0)];
+    assert!(flushed.complete);
+    assert_eq!(flushed.records, world.accepted[&id(0)]);
+    let gaps: Vec<u64> = flushed.gaps.keys().copied().collect();
+    assert_eq!(gaps, [0]);
+}
+
+#[test]
 fn without_losses_everything_arrives_and_nothing_is_a_gap() {
     let mut world = World::new();
     for _ in 0..5 {
