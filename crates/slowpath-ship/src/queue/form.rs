@@ -165,6 +165,53 @@ pub(super) fn gap_to_end(
     }
 }
 
+/// What the beginning of a walk over a spool gave.
+enum Entry {
+    /// The records follow from here on; whether the header was damaged.
+    Records(u64, bool),
+    /// The walk is over.
+    Over(Walk),
+}
+
+/// Gives the header, or the gap in its place, where the walk begins before its end.
+fn enter_spool(
+    file: &mut File,
+    (length, sealed): (u64, bool),
+    known: Option<&SpoolFacts>,
+    from: u64,
+    each: &mut Each<'_>,
+) -> io::Result<Entry> {
+    let nothing = Entry::Over(Walk {
+        offset: from,
+        ended: false,
+        damage: false,
+    });
+    if known.is_some_and(|facts| from >= facts.header) {
+        return Ok(Entry::Records(from, false));
+    }
+    let readable = known.filter(|facts| facts.header <= length);
+    Ok(match (start_of(file)?, readable) {
+        (SpoolStart::Header(facts, header), _) => {
+            if from == 0 && each(0, Content::Header(&header)).is_break() {
+                return Ok(nothing);
+            }
+            Entry::Records(from.max(facts.header), false)
+        }
+        // It was read before: whatever it looks like now is damage, also a newer version.
+        (_, Some(facts)) => {
+            if each(from, damaged(facts.header - from)).is_break() {
+                return Ok(nothing);
+            }
+            Entry::Records(facts.header, true)
+        }
+        (SpoolStart::Newer, None) => nothing,
+        (SpoolStart::Torn | SpoolStart::Damaged, None) if !sealed => nothing,
+        (SpoolStart::Torn | SpoolStart::Damaged, None) => {
+            Entry::Over(gap_to_end(length, GapReason::Damaged, None, from, each))
+        }
+    })
+}
+
 fn walk_spool(
     path: &Path,
     sealed: bool,
@@ -174,39 +221,11 @@ fn walk_spool(
 ) -> io::Result<Walk> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    let mut offset = from;
-    let nothing = |ended| Walk {
-        offset: from,
-        ended,
-        damage: false,
-    };
-    let mut damage = false;
-    if known.is_none_or(|facts| from < facts.header) {
-        let readable = known.filter(|facts| facts.header <= length);
-        match (start_of(&mut file)?, readable) {
-            (SpoolStart::Header(facts, header), _) => {
-                if from == 0 && each(0, Content::Header(&header)).is_break() {
-                    return Ok(nothing(false));
-                }
-                offset = offset.max(facts.header);
-            }
-            // It was read before: whatever it looks like now is damage, also a newer version.
-            (_, Some(facts)) => {
-                damage = true;
-                if each(from, damaged(facts.header - from)).is_break() {
-                    return Ok(nothing(false));
-                }
-                offset = facts.header;
-            }
-            (SpoolStart::Newer, None) => return Ok(nothing(false)),
-            (SpoolStart::Torn | SpoolStart::Damaged, None) if !sealed => {
-                return Ok(nothing(false));
-            }
-            (SpoolStart::Torn | SpoolStart::Damaged, None) => {
-                return Ok(gap_to_end(length, GapReason::Damaged, None, from, each));
-            }
-        }
-    }
+    let (mut offset, mut damage) =
+        match enter_spool(&mut file, (length, sealed), known, from, each)? {
+            Entry::Records(offset, damage) => (offset, damage),
+            Entry::Over(walk) => return Ok(walk),
+        };
     file.seek(SeekFrom::Start(offset))?;
     // What is written meanwhile is for the next time.
     let mut scan = Scan::new(file.take(length.saturating_sub(offset)));
