@@ -124,7 +124,7 @@ fn no_more_are_followed_than_may_be() {
     // One a worker is made in passing, when its connection ends. However the workers take turns, one
     // of them comes to hold its own eighth.
     assert!(
-        most <= 640 + 8 && most >= 640 / 8,
+        (640 / 8..=640 + 8).contains(&most),
         "{most} followers at a time"
     );
     assert!(summary.evicted > 1_000, "{}", summary.evicted);
