@@ -254,7 +254,7 @@ fn check_prints_what_holds() {
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
-        text.starts_with("log = \"/a b\"\ninterval = \"2s\"\n"),
+        text.starts_with("log = \"/a b\"\nnamespaces = \"all\"\ninterval = \"2s\"\n"),
         "{text}"
     );
 }
