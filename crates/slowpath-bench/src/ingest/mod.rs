@@ -6,10 +6,10 @@
 //! a certificate of the server's CA, and batches of real spool records that were made before the
 //! bench, so that the load takes little of the processors that the server has to share with it.
 //!
-//! - [`host`]: what happens on a host; [`hosts`]: what its agent has to ship; [`identities`]: who it is.
-//! - [`connection`]: TLS and HTTP of one agent; [`agent`]: when it ships what, as the agent's own
-//!   client does; [`load`]: many of them in one process; [`loads`]: those processes.
-//! - [`server`]: the server's process; [`trial`]: the phases, and what was measured in each.
+//! - `host`: what happens on a host; `hosts`: what its agent has to ship; `identities`: who it is.
+//! - `connection`: TLS and HTTP of one agent; `agent`: when it ships what, as the agent's own
+//!   client does; `load`: many of them in one process; `loads`: those processes.
+//! - `server`: the server's process; `trial`: the phases, and what was measured in each.
 
 mod agent;
 mod connection;
