@@ -141,7 +141,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
     })
 }
 
-/// As [`write`], in JSON.
+/// As [`write()`], in JSON.
 ///
 /// # Errors
 /// [`StateError::Write`].

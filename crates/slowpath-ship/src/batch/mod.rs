@@ -101,9 +101,9 @@ pub struct Header {
     /// The segment's id: letters, digits, `-`, `_` and `.`, at least one and at most
     /// [`MAX_SEGMENT_ID`] bytes, not beginning with `.`.
     pub segment: String,
-    /// Bytes of the items before compression; set by [`encode`].
+    /// Bytes of the items before compression; set by [`Encoder::encode`].
     pub items_length: u32,
-    /// CRC-32 of the items before compression; set by [`encode`].
+    /// CRC-32 of the items before compression; set by [`Encoder::encode`].
     pub items_crc: u32,
 }
 

@@ -6,10 +6,10 @@
 //! ([`host::run_if_asked`]) with the log's real writer and the agent's real shipper, whose rows are of
 //! a connection each, so that they can be counted one by one.
 //!
-//! - [`host`]: such a process; [`ledger`]: what its log accepted, from copies of its spools.
-//! - [`observer`]: a host that observes instead.
-//! - [`world`]: a server and its hosts; [`account`]: accepted rows against those of the server.
-//! - [`kills`], [`outages`], [`disks`], [`resends`], [`cuts`]: what is done to them.
+//! - `host`: such a process; `ledger`: what its log accepted, from copies of its spools.
+//! - `observer`: a host that observes instead.
+//! - `world`: a server and its hosts; `account`: accepted rows against those of the server.
+//! - `kills`, `outages`, `disks`, `resends`, `cuts`: what is done to them.
 
 mod account;
 mod cuts;
