@@ -40,6 +40,8 @@ fn seeds() -> Vec<Vec<u8>> {
     params.subject_alt_names = vec![rcgen::SanType::URI(uri)];
     params.serial_number = Some(vec![7; 14].into());
     let certificate = params.self_signed(&key).expect("a certificate");
+    // A request has no serial number (RFC 2986 section 4.1).
+    params.serial_number = None;
     let request = params.serialize_request(&key).expect("a request");
     let token = Token {
         host,
