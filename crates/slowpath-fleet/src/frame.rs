@@ -157,7 +157,7 @@ impl Taken {
 pub(crate) enum Frame {
     /// A batch.
     Batch(Box<Taken>),
-    /// So many requests of a host were refused.
+    /// The number of requests of a host that were refused.
     Refusals {
         host: String,
         received: WallMicros,
@@ -258,7 +258,7 @@ pub(crate) struct Frames<R> {
     pub tail: u64,
 }
 
-/// So many bytes are read at once.
+/// Bytes read at once.
 const PIECE: usize = 1 << 20;
 
 impl<R: Read> Frames<R> {
@@ -328,7 +328,7 @@ impl<R: Read> Frames<R> {
         })
     }
 
-    /// Whether so many bytes are there from the present one on.
+    /// Whether this number of bytes is there from the present one on.
     fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         while self.buffer.len() - self.start < wanted && !self.ended {
             self.buffer.drain(..self.start);

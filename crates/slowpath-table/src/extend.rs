@@ -135,7 +135,7 @@ fn copy(old: &File, new: &File, length: u64) -> Result<()> {
     ))
 }
 
-/// The same row group so many bytes further on.
+/// The same row group, moved on by this number of bytes.
 fn moved(group: &RowGroupMetaData, by: i64, ordinal: usize) -> Result<RowGroupMetaData> {
     let start = group.file_offset().map(|at| at + by);
     let mut builder = group.clone().into_builder();

@@ -59,7 +59,7 @@ pub(crate) fn encode_groups(
     output.file.into_inner()
 }
 
-/// Encodes rows as further row groups of so many rows; the columns of a row group one after the
+/// Encodes rows as further row groups of a given number of rows; the columns of a row group one after the
 /// other, `slice` rows at once.
 pub(crate) fn write_groups<W: Write + Send>(
     output: &mut Output<W>,

@@ -30,7 +30,7 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// At most so many traces a minute.
+    /// The most traces in a minute.
     ///
     /// # Errors
     /// Raw sockets cannot be had, for example without CAP_NET_RAW.

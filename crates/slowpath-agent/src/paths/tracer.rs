@@ -4,7 +4,7 @@
 //! What enters: connections that lost segments, the time, the packets of answers, random numbers.
 //! What leaves: probes to be sent, and traced paths. No clock, no I/O.
 //!
-//! What is promised: at most so many traces a minute, of each connection one in [`AGAIN`] and at
+//! What is promised: no more traces a minute than configured, of each connection one in [`AGAIN`] and at
 //! most [`MOST`] at once; a connection that is not traced for one of these reasons is counted. An
 //! answer counts only if it quotes a probe that was sent, with its connection's addresses and
 //! ports.
@@ -68,7 +68,7 @@ pub(crate) struct PathTracer {
 const ONE: u64 = 1_000_000;
 
 impl PathTracer {
-    /// At most so many traces a minute, the first ones at once.
+    /// The most traces in a minute, the first ones at once.
     pub(crate) fn new(per_minute: u32, now: MonoNanos) -> Self {
         PathTracer {
             per_minute,

@@ -42,7 +42,7 @@ pub(super) struct Task {
     pub seed: u64,
     /// How long its hosts have live rows.
     pub seconds: u64,
-    /// So many of its hosts have so many hours that wait.
+    /// How many of its hosts have hours that wait, and how many hours.
     pub waiting_hosts: usize,
     pub hours: u64,
 }

@@ -86,7 +86,7 @@ const LONGEST_HERD: Duration = Duration::from_secs(120);
 const PUBLICATION: Duration = Duration::from_secs(300);
 /// An intake file that has no more is as good as empty.
 const UNPUBLISHED: u64 = 16 << 10;
-/// So many times its live rate a backlog has to be taken in.
+/// The factor over its live rate at which a backlog has to be taken in.
 const CATCH_UP: f64 = 4.0;
 
 /// Measures the server of this `slowpath`.

@@ -32,7 +32,7 @@ use std::thread::JoinHandle;
 /// The intake's limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntakeOptions {
-    /// A file ends when it has so many bytes.
+    /// A file ends when it has this number of bytes.
     pub file_bytes: u64,
     /// A file ends when its first batch was received so long ago.
     pub file_age: Micros,

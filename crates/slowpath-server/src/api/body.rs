@@ -21,7 +21,7 @@ const DISCARDED: usize = 4 << 20;
 /// Bytes that one permit stands for.
 const UNIT: usize = 1024;
 
-/// Permits for so many bytes.
+/// Permits, one a byte.
 pub(crate) fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
@@ -67,7 +67,7 @@ impl Api {
         }
     }
 
-    /// Memory for so many bytes.
+    /// Memory for this number of bytes.
     pub(crate) async fn memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refused> {
         let memory = self.bodies.clone().acquire_many_owned(units(bytes));
         // The semaphore is never closed.

@@ -184,7 +184,7 @@ impl Fleet {
         Client::host(self.server().address(), credentials, self.now())
     }
 
-    /// Waits until so many were refused for this reason: a client may have its answer before.
+    /// Waits until this number was refused for this reason: a client may have its answer before.
     pub fn was_refused(&self, reason: Reason, count: u64) {
         wait_until(|| self.server().refusals().of(reason) >= count);
         assert_eq!(self.server().refusals().of(reason), count);

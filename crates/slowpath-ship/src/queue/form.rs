@@ -16,7 +16,7 @@ pub(super) enum Form {
     Live(PathBuf),
     /// A spool that ended.
     Whole(PathBuf),
-    /// A spool of which some records gave way; so many bytes long before.
+    /// A spool of which some records gave way, and its length before, bytes.
     Thinned(PathBuf, u64),
     /// Nothing is left of it.
     Gone(Remains),

@@ -44,7 +44,7 @@ impl<'a> RawRecord<'a> {
 pub enum Stretch<'a> {
     /// An intact record.
     Record(RawRecord<'a>),
-    /// So many bytes that are no record, before an intact one.
+    /// A number of bytes that are no record, before an intact one.
     Damage(u64),
 }
 
@@ -75,7 +75,7 @@ pub struct Scan<R> {
     effort: i64,
 }
 
-/// So many bytes are read at once.
+/// Bytes read at once.
 const PIECE: usize = 2 * MAX_RECORD;
 /// The search for the next record checksums at most so many bytes for each byte of damage, and a
 /// MiB more: it takes linear time, whatever the bytes.

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// After so many steps a host has looked at all that it has.
+/// Steps after which a host has looked at all that it has.
 const LOOKED: u64 = 50;
 
 /// A server and its hosts.

@@ -67,7 +67,7 @@ pub struct Settings {
     /// Where the log is shipped.
     #[command(flatten)]
     pub ship: ShipSettings,
-    /// Trace the paths of so many connections that lose segments in a minute, at most [default: none]
+    /// Trace the paths of at most this many connections that lose segments, each minute [default: none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=600))]
     pub trace_paths: Option<u16>,
     /// Which connections are recorded.
