@@ -7,7 +7,7 @@ use super::workload::{Random, coverage};
 use slowpath_model::WallMicros;
 use slowpath_ship::batch::{Encoder, Header, Items, Prefix, SentClock};
 use slowpath_store::spool::{self, RawRecord, SPOOL_VERSION};
-use slowpath_store::{HostIdentity, LogWriter, Options, SCHEMA_VERSION};
+use slowpath_store::{HostIdentity, LogWriter, Options, Retention, SCHEMA_VERSION};
 use std::error::Error;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -99,6 +99,11 @@ impl Maker {
         };
         let options = Options {
             segment_bytes: u64::MAX,
+            // A quarter of it bounds a segment.
+            retention: Retention {
+                max_bytes: u64::MAX,
+                max_age: None,
+            },
             buffer_bytes: 256 << 20,
             sync_every: None,
             ship: true,

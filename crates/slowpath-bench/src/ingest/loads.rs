@@ -58,6 +58,8 @@ impl Loads {
             });
             children.push((child, stdin));
         }
+        // So that the reports end when all processes have.
+        drop(sender);
         let loads = Loads {
             latest: vec![Counts::default(); children.len()],
             children,

@@ -60,6 +60,8 @@ pub(super) fn full_host(trial: &mut Trial<'_>) -> Result<(), Box<dyn Error>> {
     if let Some(process) = world.hosts[0].process.take() {
         process.end()?;
     }
+    // A record that was cut off waits until its segment can become Parquet.
+    disk.resize("64m")?;
     world.settle("a full disk of a host", trial)
 }
 
