@@ -10,7 +10,7 @@
 //! person can act on; [`Totals`] adds verdicts up over a connection's life;
 //! [`problem_table`] makes SNAP's Table 4 of many connections; [`Interactions`] finds problems
 //! that explain each other; and [`judge_listeners`] says which listening sockets turned
-//! connections away.
+//! connections away. [`clocks`] says how two machines' clocks differ.
 //!
 //! What is promised: the same input gives the same output. No I/O, no clock, no
 //! randomness; no allocation while nothing is wrong. A statistic that is missing, or a
@@ -18,6 +18,7 @@
 //! absent.
 
 mod advice;
+pub mod clocks;
 mod delta;
 mod interactions;
 mod listeners;

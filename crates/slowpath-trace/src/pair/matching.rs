@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which segment is which, and what became of each.
 
-use super::clock::{self, Clock};
 use super::{
     COMPARED, Delays, LOST, Likeness, Lost, PairError, Paired, Passed, Recording, Transit,
 };
 use crate::segment::Flags;
 use crate::tcp::Side;
+use slowpath_diagnose::clocks::{self, Clock};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -217,7 +217,7 @@ pub(super) fn pair(
     let start = near.0.segments.iter().map(|s| s.time.0).min().unwrap_or(0);
     let upper: Vec<_> = shifted(&client.certain(by_id[0]), start, false);
     let lower: Vec<_> = shifted(&server.certain(by_id[1]), start, true);
-    let clock = clock::estimate(&upper, &lower, start).ok_or(PairError::NothingInCommon)?;
+    let clock = clocks::estimate(&upper, &lower, start).ok_or(PairError::NothingInCommon)?;
     let span = |r: &Recording, to_client: bool| {
         let on_client = |t: i64| if to_client { clock.on_client(t) } else { t };
         let times = || r.segments.iter().map(|s| on_client(s.time.0));

@@ -21,14 +21,13 @@
 //! where the path does not change it, IP identification. Among several that are alike the latest that
 //! can have arrived is taken. What segmentation offload joined or cut is found by its bytes.
 //!
-//! **The clocks**: see [`Clock`].
+//! **The clocks**: see [`slowpath_diagnose::clocks`].
 
-mod clock;
 mod matching;
 mod recording;
 
-pub use clock::Clock;
 pub use recording::{Passed, Recorder, Recording};
+pub use slowpath_diagnose::clocks::Clock;
 
 use crate::segment::Timestamp;
 use crate::tcp::Side;

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the clocks of two recordings differ.
+//! How the clocks of two places differ, from one-way delays in both directions.
 //!
-//! A segment of the client passes the recording near the client first: server's clock less client's
-//! clock is its delay and the clocks' difference, θ. A segment of the server the other way round:
+//! The places are called client and server, as where a connection was recorded; of a measurement they are this end and
+//! the peer. A packet of the client passes the client's clock first: server's clock less client's
+//! clock is its delay and the clocks' difference, θ. A packet of the server the other way round:
 //! θ less its delay. No delay is negative, so θ lies below every difference of the one
 //! kind and above every one of the other: within a band as wide as the two shortest delays
-//! combined, the least RTT between the recordings. The middle of the band is the estimate,
+//! combined, the least RTT between the places. The middle of the band is the estimate,
 //! right if both shortest delays are the same; half the band is the uncertainty, whatever the paths.
 //!
 //! Clocks drift: θ = θ₀ + δ·t. For each δ there is a band; it is widest at the true δ, since a
-//! wrong one makes segments at one end of the recording look too fast in one direction, at
+//! wrong one makes packets at one end of the recording look too fast in one direction, at
 //! the other end in the other. The width is concave in δ, so a search finds the best.
 //! Every δ with a band at all is possible: the drift is uncertain by the band's width over
 //! the recording's length. Drift is looked for only in recordings of [`DRIFT_TIME`] and more
-//! with segments of both sides all through; otherwise it is taken to be 0, which the
+//! with packets of both sides all through; otherwise it is taken to be 0, which the
 //! bounds of [`Clock::drift_uncertainty_ppm`] include.
 
 use std::time::Duration;
 
 /// Shorter recordings do not show drift from queueing, ns.
-const DRIFT_TIME: i64 = 10_000_000_000;
+pub const DRIFT_TIME: i64 = 10_000_000_000;
 
 /// Drifts looked for, parts per million: ten times what crystals do.
 const MOST_DRIFT_PPM: f64 = 500.0;
@@ -62,12 +63,13 @@ impl Clock {
     }
 }
 
-/// A difference of the two clocks' times of one segment, ns since the recording's beginning and ns.
-pub(super) type Point = (i64, i64);
+/// A difference of the two clocks' times of one packet: when, ns since the recording's beginning, and how much, ns.
+pub type Point = (i64, i64);
 
-/// The clock from the differences of the client's segments (upper bounds of θ) and the
+/// The clock from the differences of the client's packets (upper bounds of θ) and the
 /// server's (lower ones). `None` without both.
-pub(super) fn estimate(upper: &[Point], lower: &[Point], start: i64) -> Option<Clock> {
+#[must_use]
+pub fn estimate(upper: &[Point], lower: &[Point], start: i64) -> Option<Clock> {
     let span = span_of(upper, lower)?;
     let (upper, lower) = (thin(upper, span, true), thin(lower, span, false));
     let long =
