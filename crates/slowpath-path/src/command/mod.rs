@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath path`: arguments, and what is printed.
+
+mod arguments;
+mod keys;
+mod owd;
+mod serve;
+
+pub use arguments::{Ends, Owd, PathAction, PathCommand, Protocol, Serve};
+pub use keys::{KeyFileError, read_keys};
+
+use crate::session::PathError;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Why a command could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// An argument that only the command itself can judge.
+    #[error("{0}")]
+    Usage(String),
+    /// The measurement did not come about.
+    #[error("{0}")]
+    Path(#[from] PathError),
+    /// A name has no address.
+    #[error("cannot find the address of {name}: {source}")]
+    Resolve {
+        /// The name.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The keys cannot be read.
+    #[error("cannot read the keys in {file}: {source}")]
+    Keys {
+        /// Where.
+        file: PathBuf,
+        /// Why.
+        source: KeyFileError,
+    },
+    /// The session file cannot be written.
+    #[error("cannot write {file}: {source}")]
+    Save {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The output refuses.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl CommandError {
+    /// The exit status: 2 for wrong usage, else 1.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            CommandError::Usage(_) => 2,
+            // A reader of the output that has gone is no failure.
+            CommandError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            _ => 1,
+        }
+    }
+}
+
+/// Does what the arguments say, until it is done or a signal ends it.
+///
+/// # Errors
+/// See [`CommandError`].
+pub fn run(path: &PathCommand, out: &mut dyn Write) -> Result<(), CommandError> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    match &path.action {
+        PathAction::Owd(owd) => owd::run(owd, &interrupted, out),
+        PathAction::Serve(serve) => serve::run(serve, &interrupted, out),
+    }
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The edge to the kernel: UDP sockets whose packets are stamped by it, clocks, sleeping to a schedule.
+
+pub mod clock;
+mod stamped;
+mod timing;
+
+pub use clock::{ClockError, ClockState, WallClock, clock_state};
+pub use stamped::{Received, SocketOptions, StampedSocket};
+pub use timing::{monotonic, precise_timers, sleep_until};
