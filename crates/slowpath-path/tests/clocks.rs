@@ -37,6 +37,7 @@ fn session(clock: WallClock) -> OneWayOutcome {
         back: true,
         clock,
         receive_buffer: None,
+        ports: None,
     };
     line.at(Toward::A, || measure(&test, &AtomicBool::new(false)))
         .expect("a measurement")

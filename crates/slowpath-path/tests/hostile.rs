@@ -270,6 +270,7 @@ fn options(peer: SocketAddr) -> TestOptions {
         back: true,
         clock: WallClock::default(),
         receive_buffer: None,
+        ports: None,
     }
 }
 

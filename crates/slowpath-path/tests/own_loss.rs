@@ -71,6 +71,7 @@ fn a_starved_receiver_with_a_small_buffer_blames_itself() {
         back: true,
         clock: WallClock::default(),
         receive_buffer: Some(8_192),
+        ports: None,
     };
     let outcome = line.at(Toward::A, || {
         starving.enter();

@@ -58,6 +58,7 @@ fn scapy_reflects_what_we_send_and_its_losses_are_found() {
         back: true,
         clock: WallClock::default(),
         receive_buffer: None,
+        ports: None,
     };
     let outcome = measure_two_way(&options, TwoWayKind::Stamp, &AtomicBool::new(false))
         .expect("a measurement");

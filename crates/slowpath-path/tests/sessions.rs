@@ -50,6 +50,7 @@ fn test_options(v6: bool, packets: u32, port: u16) -> TestOptions {
         back: true,
         clock: WallClock::default(),
         receive_buffer: None,
+        ports: None,
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::schedule::Slots;
 use crate::serve::Cidr;
+use crate::socket::PortRange;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -61,6 +62,9 @@ pub struct Ends {
     /// Send from this address
     #[arg(short = 'S', value_name = "ADDRESS")]
     pub source: Option<IpAddr>,
+    /// Use these ports for test packets, such as 8760-9960
+    #[arg(short = 'P', value_name = "FIRST-LAST")]
+    pub ports: Option<PortRange>,
 }
 
 /// `slowpath path owd`.
@@ -161,6 +165,9 @@ pub struct Serve {
     /// Where STAMP and TWAMP light are answered [default: UDP port 862 of all addresses]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 1..)]
     pub listen_stamp: Vec<SocketAddr>,
+    /// Use these ports for test packets, such as 8760-9960
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub ports: Option<PortRange>,
     /// End after the first measurement
     #[arg(long)]
     pub once: bool,

@@ -307,6 +307,7 @@ fn options(owd: &Owd) -> Result<TestOptions, CommandError> {
         back: owd.from || !one_way,
         clock: WallClock::default(),
         receive_buffer: None,
+        ports: owd.ends.ports,
     })
 }
 

@@ -91,6 +91,7 @@ fn options(serve: &Serve) -> Result<ServeOptions, CommandError> {
                 ..defaults.limits
             },
             rate: serve.max_rate,
+            ports: serve.ports,
             connections_of_peer: serve.max_sessions,
             ..defaults
         },

@@ -2,6 +2,7 @@
 //! Who may connect, and how much of what each may have.
 
 use crate::control::Limits;
+use crate::socket::PortRange;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -78,6 +79,8 @@ pub struct Policy {
     pub rate: u64,
     /// STAMP and TWAMP light packets a second of one peer.
     pub reflected_per_second: u32,
+    /// Ports for test packets; `None`: any.
+    pub ports: Option<PortRange>,
     /// Records of all sessions that are kept at a time, 32 octets each.
     pub records: u64,
 }
@@ -99,6 +102,7 @@ impl Default for Policy {
             connections_of_peer: 32,
             rate: 100_000_000,
             reflected_per_second: 10_000,
+            ports: None,
             records: 8_000_000,
         }
     }

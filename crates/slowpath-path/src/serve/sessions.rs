@@ -141,9 +141,10 @@ impl Session {
         };
         let mut options = SocketOptions::on(ends.local);
         options.dscp = request.dscp().unwrap_or(0);
+        options.ports = shared.options.policy.ports;
         // TWAMP's client names a port that it would like.
         let wished = match role {
-            Role::Reflector => request.receiver.port(),
+            Role::Reflector if options.ports.is_none() => request.receiver.port(),
             _ => 0,
         };
         options

@@ -18,7 +18,7 @@ pub use twoway::{TwoWayKind, TwoWayOutcome, measure_two_way};
 use crate::control::{ControlError, Credentials, Modes};
 use crate::keys::Block;
 use crate::schedule::Slots;
-use crate::socket::{WallClock, monotonic};
+use crate::socket::{PortRange, WallClock, monotonic};
 use crate::time::{Span, Timestamp};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -52,6 +52,8 @@ pub struct TestOptions {
     pub clock: WallClock,
     /// Octets of the receive buffer; `None`: as large as is allowed.
     pub receive_buffer: Option<usize>,
+    /// Ports for test packets; `None`: any.
+    pub ports: Option<PortRange>,
 }
 
 /// Why a measurement did not come about.

@@ -159,6 +159,7 @@ fn agree(
     let local = control.local()?.ip();
     let mut socket_options = SocketOptions::on(local);
     socket_options.dscp = options.dscp;
+    socket_options.ports = options.ports;
     socket_options.receive_buffer = options.receive_buffer;
     let socket = StampedSocket::open(&socket_options)
         .map_err(PathError::io("open a socket for test packets"))?;

@@ -155,6 +155,7 @@ pub fn measure_two_way(
 fn open(options: &TestOptions, local: IpAddr) -> Result<StampedSocket, PathError> {
     let mut socket = SocketOptions::on(local);
     socket.dscp = options.dscp;
+    socket.ports = options.ports;
     socket.receive_buffer = options.receive_buffer;
     StampedSocket::open(&socket).map_err(PathError::io("open a socket for test packets"))
 }

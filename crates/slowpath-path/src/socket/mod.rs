@@ -6,5 +6,5 @@ mod stamped;
 mod timing;
 
 pub use clock::{ClockError, ClockState, WallClock, clock_state};
-pub use stamped::{Received, SocketOptions, StampedSocket};
+pub use stamped::{PortRange, PortRangeError, Received, SocketOptions, StampedSocket};
 pub use timing::{monotonic, precise_timers, sleep_until};

@@ -7,6 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Octets asked for as receive buffer: a second of 10,000 small packets and more.
@@ -15,11 +16,47 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 /// Octets of control messages that belong to a packet.
 const CONTROL: usize = 512;
 
+/// Ports from the first to the last, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+/// Why a text is no range of ports.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no range of ports: write 8760-9960")]
+pub struct PortRangeError(String);
+
+impl FromStr for PortRange {
+    type Err = PortRangeError;
+
+    fn from_str(text: &str) -> Result<Self, PortRangeError> {
+        let ports = text.split_once('-').and_then(|(first, last)| {
+            let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+            (0 < first && first <= last).then_some(PortRange { first, last })
+        });
+        ports.ok_or_else(|| PortRangeError(text.to_owned()))
+    }
+}
+
+impl PortRange {
+    /// Each port once, from one on that differs from call to call: a port that was just used may still be known to a
+    /// firewall.
+    fn ports(self) -> impl Iterator<Item = u16> {
+        let count = u32::from(self.last - self.first) + 1;
+        let start = (super::monotonic() as u32) % count;
+        (0..count).map(move |i| self.first + ((start + i) % count) as u16)
+    }
+}
+
 /// How a socket is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketOptions {
-    /// To what it is bound; port 0: any.
+    /// To what it is bound; port 0: any, or one of [`ports`](Self::ports).
     pub bind: SocketAddr,
+    /// The ports that a firewall lets through; `None`: the kernel chooses.
+    pub ports: Option<PortRange>,
     /// DSCP of what it sends, below 64.
     pub dscp: u8,
     /// Octets of the receive buffer; `None`: as large as is allowed.
@@ -34,6 +71,7 @@ impl SocketOptions {
     pub fn on(address: IpAddr) -> Self {
         SocketOptions {
             bind: SocketAddr::new(address, 0),
+            ports: None,
             dscp: 0,
             receive_buffer: None,
             patience: Duration::from_millis(50),
@@ -106,8 +144,26 @@ impl StampedSocket {
             this.set(libc::SOL_SOCKET, libc::SO_RCVBUF, wanted)?;
         }
         this.socket.set_read_timeout(Some(options.patience))?;
-        this.socket.bind(&SockAddr::from(options.bind))?;
+        this.bind(options)?;
         Ok(this)
+    }
+
+    fn bind(&self, options: &SocketOptions) -> io::Result<()> {
+        let Some(ports) = options.ports.filter(|_| options.bind.port() == 0) else {
+            return self.socket.bind(&SockAddr::from(options.bind));
+        };
+        let mut result = Err(io::ErrorKind::AddrInUse.into());
+        for port in ports.ports() {
+            let address = SocketAddr::new(options.bind.ip(), port);
+            result = self.socket.bind(&SockAddr::from(address));
+            if !result
+                .as_ref()
+                .is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+            {
+                break;
+            }
+        }
+        result
     }
 
     fn set(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -382,6 +438,23 @@ fn address_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_of_a_range_are_taken_until_none_is_left() {
+        for wrong in ["", "5", "5-", "9-5", "0-5", "a-b", "1-70000"] {
+            assert!(wrong.parse::<PortRange>().is_err(), "{wrong}");
+        }
+        let mut options = SocketOptions::on("127.0.0.77".parse().expect("an address"));
+        options.ports = Some("41000-41002".parse().expect("a range"));
+        let sockets: Vec<StampedSocket> = (0..3)
+            .map(|_| StampedSocket::open(&options).expect("a port"))
+            .collect();
+        let ports = sockets.iter().map(|s| s.local().expect("bound").port());
+        let mut ports: Vec<u16> = ports.collect();
+        ports.sort_unstable();
+        assert_eq!(ports, [41_000, 41_001, 41_002]);
+        assert!(StampedSocket::open(&options).is_err());
+    }
 
     #[test]
     fn packets_carry_the_kernels_stamps_and_their_ttl() {
