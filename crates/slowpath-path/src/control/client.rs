@@ -286,8 +286,12 @@ impl Client {
         self.gives_stamps = greeting.gives_stamps;
         let keys = self.session_keys();
         let vector = block(&self.random, 48);
+        let mark = match greeting.gives_stamps {
+            true => Modes::KEEPS_LATEST,
+            false => Modes(0),
+        };
         let mut set_up = SetUp {
-            mode: self.mode,
+            mode: self.mode.or(mark),
             key: Vec::new(),
             token: [0; 64],
             vector: [0; 16],

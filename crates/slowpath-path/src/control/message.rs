@@ -25,6 +25,10 @@ impl Modes {
     /// Packets are as large on the way back (RFC 6038 section 5).
     pub const SYMMETRICAL_SIZE: Modes = Modes(64);
 
+    /// Ours, chosen by a client of a server whose greeting has our mark: its receivers keep packets that were sent less
+    /// than the timeout before the stop, which RFC 4656 section 3.8 has others discard.
+    pub const KEEPS_LATEST: Modes = Modes(1 << 30);
+
     /// How packets may be protected: exactly one of these is chosen.
     pub const PROTECTIONS: Modes = Modes(15);
 

@@ -92,6 +92,7 @@ pub struct Server {
     mode: Modes,
     keys: Option<SessionKeys>,
     sessions: usize,
+    keeps_latest: bool,
 }
 
 impl Server {
@@ -132,6 +133,7 @@ impl Server {
             mode: Modes::default(),
             keys: None,
             sessions: 0,
+            keeps_latest: false,
         }
     }
 
@@ -149,6 +151,12 @@ impl Server {
     #[must_use]
     pub fn ready(&self) -> bool {
         !matches!(self.state, State::SetUp | State::Ended)
+    }
+
+    /// Whether the client's receivers keep packets that were sent less than the timeout before the stop.
+    #[must_use]
+    pub fn keeps_latest(&self) -> bool {
+        self.keeps_latest
     }
 
     /// How the connection is protected.
@@ -195,7 +203,11 @@ impl Server {
         let Some(octets) = self.channel.read_clear::<164>() else {
             return Ok(None);
         };
-        let set_up = SetUp::from_wire(&octets);
+        let mut set_up = SetUp::from_wire(&octets);
+        self.keeps_latest = self.greeting.gives_stamps && set_up.mode.has(Modes::KEEPS_LATEST);
+        if self.keeps_latest {
+            set_up.mode = set_up.mode.and(Modes(!Modes::KEEPS_LATEST.0));
+        }
         let protection = set_up.mode.and(Modes::PROTECTIONS);
         let offered = set_up.mode.and(self.greeting.modes) == set_up.mode;
         if !offered || protection.0.count_ones() != 1 {

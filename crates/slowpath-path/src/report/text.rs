@@ -108,18 +108,18 @@ fn write_direction(out: &mut String, direction: &DirectionReport) {
     let error = match direction.error {
         None => String::new(),
         Some(error) => match (error.doubt, error.error_ns) {
-            (Some(_), _) => " (impossible: see note)".to_owned(),
+            (Some(_), _) => ", (impossible: see note)".to_owned(),
             (None, Some(error)) => format!(
-                " (err={} ms)",
+                ", (err={} ms)",
                 millis(i64::try_from(error).unwrap_or(i64::MAX))
             ),
-            (None, None) => " (err unknown)".to_owned(),
+            (None, None) => ", (err unknown)".to_owned(),
         },
     };
     let [min, median, max] = [delay.min_ns, delay.median_ns, delay.max_ns].map(millis);
     let _ = writeln!(
         out,
-        "{what} delay min/median/max = {min}/{median}/{max} ms,{error}"
+        "{what} delay min/median/max = {min}/{median}/{max} ms{error}"
     );
     let _ = writeln!(
         out,

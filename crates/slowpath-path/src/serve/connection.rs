@@ -269,7 +269,9 @@ impl<'a> Connection<'a> {
             // The client's own message is due.
             return if late { Err(Ending::Failed) } else { Ok(()) };
         }
-        if late || self.sessions.iter().all(Session::complete) {
+        // RFC 4656 section 3.8 has a client discard what was sent less than the timeout before this message.
+        let waited = self.server.keeps_latest() || self.sessions.iter().all(Session::timed_out);
+        if late || waited && self.sessions.iter().all(Session::complete) {
             self.send_stop();
             let timeouts = self.sessions.iter().map(Session::timeout);
             self.running = Some(Instant::now() + PATIENCE + timeouts.max().unwrap_or_default());

@@ -6,12 +6,13 @@ use crate::control::{Accept, AcceptSession, Direction, SendStamp, SessionRequest
 use crate::keys::Block;
 use crate::packet::{Protection, Reply, header_length, read_test, reply_length, write_reply};
 use crate::record::{Record, SkipRange};
-use crate::schedule::Slots;
+use crate::schedule::{Schedule, Slots};
 use crate::session::{
     LONGEST, PathError, Progress, ReceiverPlan, ReceiverReport, SenderPlan, SenderReport, arrival,
     begin_of, lost_records, most_records, run_receiver, run_sender, session_identifier,
 };
-use crate::socket::{SocketOptions, StampedSocket, WallClock, clock_state};
+use crate::socket::{SocketOptions, StampedSocket, WallClock, clock_state, monotonic};
+use crate::time::Span;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +61,8 @@ pub(super) struct Session {
     report: Option<Report>,
     /// What the client said of its sending.
     stopped: Option<StoppedSession>,
+    /// When the timeout has passed since its last packet, by [`monotonic`].
+    timed_out_at: i64,
 }
 
 #[derive(Debug, Default)]
@@ -193,6 +196,7 @@ impl Session {
             thread: None,
             report: None,
             stopped: None,
+            timed_out_at: 0,
         };
         Ok((session, answer))
     }
@@ -205,6 +209,8 @@ impl Session {
     /// Starts its thread.
     pub(super) fn start(&mut self, clock: WallClock) -> std::io::Result<()> {
         let (socket, flags) = (Arc::clone(&self.socket), Arc::clone(&self.flags));
+        let begin = begin_of(self.request.start, &clock);
+        self.timed_out_at = begin.saturating_add(self.length_and_timeout());
         let work: Box<dyn FnOnce() -> Report + Send> = match self.role {
             Role::Sender => {
                 let plan = self.sender_plan(&clock);
@@ -242,6 +248,24 @@ impl Session {
                 .spawn(work)?,
         );
         Ok(())
+    }
+
+    /// From the start to the last packet, and the timeout, ns.
+    fn length_and_timeout(&self) -> i64 {
+        let Some(slots) = Slots::new(self.request.slots().to_vec()) else {
+            return 0;
+        };
+        let schedule = Schedule::new(slots, self.request.session);
+        let last = schedule.take(self.packets as usize).last();
+        let nanos = last
+            .map_or(0, Span::as_nanos)
+            .saturating_add(self.request.timeout.as_nanos());
+        i64::try_from(nanos).unwrap_or(i64::MAX)
+    }
+
+    /// Whether the timeout has passed since its last packet was to be sent.
+    pub(super) fn timed_out(&self) -> bool {
+        monotonic() > self.timed_out_at
     }
 
     fn sender_plan(&self, clock: &WallClock) -> SenderPlan {
