@@ -73,6 +73,8 @@ pub enum Command {
     Trace(Box<Trace>),
     /// Measure what monitoring costs on this machine
     Overhead(Overhead),
+    /// Measure the path to a peer: one-way delay, loss, reordering, hops
+    Path(slowpath_path::command::PathCommand),
     /// Run a scenario in the packet-level simulator
     Sim(Sim),
     /// Reconstruct the queues of switches from the packets of hosts: who filled them, where packets were dropped

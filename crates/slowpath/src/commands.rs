@@ -73,6 +73,10 @@ fn run(command: Command) -> Result<Outcome, Failure> {
         Command::Report(args) => run_report(args),
         Command::Export(args) => run_export(&args),
         Command::Overhead(args) => run_overhead(&args),
+        Command::Path(args) => {
+            slowpath_path::command::run(&args, &mut stdout().lock())?;
+            Ok(Outcome::Done)
+        }
         Command::Trace(args) => trace::run(&args, Paint::for_stdout(), &mut stdout().lock()),
         Command::Sim(args) => run_sim(args),
         Command::Queues(args) => queues::run(&args),

@@ -112,6 +112,9 @@ pub enum Failure {
     /// A capture cannot be analysed, or an output of it not written.
     #[error("{0}")]
     Trace(#[from] TraceError),
+    /// A path cannot be measured.
+    #[error("{0}")]
+    Path(#[from] slowpath_path::command::CommandError),
     /// A recording cannot be shown.
     #[error("{0}")]
     Recorded(#[from] RecordingError),
@@ -160,6 +163,7 @@ impl Failure {
         match self {
             Failure::Filter(_) | Failure::Usage(_) => 2,
             Failure::Recorded(RecordingError::NoConnection { .. }) => 2,
+            Failure::Path(e) => e.code(),
             Failure::Trace(e) if e.is_usage() => 2,
             Failure::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
             _ => 1,
