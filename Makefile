@@ -15,7 +15,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-ingest bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-ingest bench-trace bench-sim bench-lab bench-record bench-owamp bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,11 @@ bench-lab: lab-kernel ## packets a second of real TCP in virtual time; the last 
 bench-record: lab-kernel ## what recordings take, beside compressed captures, and what the recorder costs (root, 15 min); the last line is JSON
 	@tools/need.sh --try demo
 	@$(CARGO) run --release --locked -p slowpath-replay --example bench-record
+
+bench-owamp: ## 20 sessions of OWAMP, 10,000 packets a second: send error beside a bare loop, stamps beside captures (root; OWAMP_BIN=DIR adds owping); the last line is JSON
+	@tools/need.sh rust build
+	@tools/need.sh --try test
+	@$(CARGO) run --release --locked -p slowpath-path --example bench-owamp
 
 bench-emulator: ## what the emulator adds to a path of 200 Mbit/s and 20 ms (as root); the last line is JSON
 	@tools/need.sh rust build
