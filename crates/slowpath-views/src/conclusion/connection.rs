@@ -24,7 +24,7 @@ use super::judged::{Judged, SEQUENTIAL};
 use super::pace::pace;
 use super::turns::Turns;
 use super::{ActingProcess, Limiter, Observed, Role};
-use slowpath_model::{Failure, Micros, Owner, Problem};
+use slowpath_model::{Failure, Micros, Problem};
 use std::net::SocketAddr;
 
 /// Least part of the active time that a limiter takes: below it the application's own pace is the answer.
@@ -179,13 +179,17 @@ fn failed<'a>(observed: &Observed<'a>) -> Option<Judged<'a>> {
 }
 
 /// A process that does not read because what it sends is limited is not to blame, nor is its buffer: the interaction
-/// has found what it left unread.
+/// has found what it left unread. Nor is a path that only fills that buffer: a quicker one leaves the time in which something is
+/// unread, which polls found to be longer than what the path took.
 fn passed_on<'a>(observed: &Observed<'a>, judged: &Judged<'a>) -> Option<Judged<'a>> {
-    if judged.limiter != Limiter::Receiver {
-        return None;
-    }
-    let (near, far) = observed.cause?;
-    (judged.owner.and_then(Owner::pid)? == near.owner.pid()?).then_some(())?;
+    let receiver = judged.receiver?;
+    let behind = match judged.limiter {
+        Limiter::Receiver => true,
+        Limiter::Network => receiver.unread_at_polls()? > judged.time,
+        _ => false,
+    };
+    let (near, far) = observed.cause.filter(|_| behind)?;
+    (receiver.owner.pid()? == near.owner.pid()?).then_some(())?;
     let cause = judge(&Observed {
         near,
         far,

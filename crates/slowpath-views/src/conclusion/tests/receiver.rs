@@ -100,3 +100,31 @@ fn few_polls_leave_it_to_what_the_kernel_counted() {
     let behind = [(Problem::ReceiverAppSlow, 6)];
     assert_eq!(who(&behind, (0, 20)), Role::ReceivingApplication);
 }
+
+/// A path that is full for 6 of 10 s, before a proxy that is held back by its client's path and found behind at so many of
+/// 20 polls.
+#[test]
+fn a_path_that_only_fills_the_buffer_of_a_proxy_that_is_behind_does_not_limit() {
+    let mut source = sender(&[(Problem::CongestionWindowLimited, 6)]);
+    source.stats.srtt = Some(Micros(30_000));
+    let mut proxy = reader(&[]);
+    let downstream = Scripted {
+        owner: proxy.owner.clone(),
+        ..Scripted::new(
+            "nginx",
+            CLIENT,
+            "10.0.0.3:80",
+            &[(Problem::SendBufferLimited, 9)],
+        )
+    };
+    let mut limiter = |unread| {
+        proxy.unread_polls = (unread, 20);
+        let observed = Observed {
+            cause: Some((downstream.end(), None)),
+            ..source.with(&proxy)
+        };
+        conclude([observed], &[]).limiter
+    };
+    assert_eq!(limiter(14), Limiter::SendBuffer);
+    assert_eq!(limiter(10), Limiter::Network);
+}
