@@ -19,7 +19,7 @@ pub const ARGUMENT: &str = "busy-child";
 /// Pairs of sockets a child holds at most: RLIMIT_NOFILE is 20,000 on the reference machine.
 const PAIRS: usize = 5_000;
 
-/// One pair in so many is stuck.
+/// One pair in this number is stuck.
 const STUCK_EVERY: usize = 20;
 
 /// Over how long means are taken.

@@ -56,7 +56,7 @@ pub(crate) fn small_writes(
     Measure::of_events(Some(tiny), Some(held + cost(tiny)))
 }
 
-/// What so many writes that could have been spared cost.
+/// What `spared` writes cost that could have been spared.
 pub(crate) fn cost(spared: u64) -> Micros {
     Micros(spared.saturating_mul(EACH.0))
 }
