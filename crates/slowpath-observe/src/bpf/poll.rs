@@ -4,11 +4,12 @@
 use super::thin::Waiting;
 use super::{BpfTier, PollError};
 use crate::probes::connection::layouts::record_flag::RECORD_BUSY;
-use crate::probes::connection::{Note, Shared};
+use crate::probes::connection::{Note, Record, Shared};
 use crate::probes::lifecycle::Closes;
-use crate::{PollReport, Sink, monotonic};
+use crate::{PollReport, Sink, monotonic, prefetch_part};
 use rustc_hash::FxHashSet;
 use slowpath_model::MonoNanos;
+use std::mem::offset_of;
 use std::ops::Range;
 
 /// Passes over the sockets that one poll makes at most, when more changed than the area
@@ -23,6 +24,13 @@ const BATCH: u32 = 512;
 /// each time who takes them can have the processor fetch something, first where to look.
 const ANNOUNCED: usize = 8;
 const EXPECTED: usize = 4;
+
+/// How many snapshots before its own a record is fetched from the cache to which the ones behind it
+/// have displaced it while the kernel wrote them.
+const FETCHED: usize = 2;
+
+/// What every record has: `waits` and what follows are of few.
+const HOT: Range<usize> = 0..offset_of!(Record, waits);
 
 /// What is fixed when a poll begins.
 struct Round {
@@ -337,6 +345,9 @@ impl BpfTier {
             }
             if let Some(later) = records.get(i + EXPECTED) {
                 sink.expect(later.netns, later.cookie);
+            }
+            if let Some(later) = records.get(i + FETCHED) {
+                prefetch_part(later, HOT);
             }
             if record.has(RECORD_BUSY) && self.carried.len() < self.note_entries as usize {
                 self.carried.push(Note {
