@@ -160,9 +160,10 @@ impl BpfTier {
             waiting.add(note, list_epoch, &mut due);
         });
         waiting.take(list_epoch, &mut due);
+        let mut met = FxHashSet::default();
         if was_late {
-            // Such a connection may have been noted again for this very poll.
-            let mut met = FxHashSet::default();
+            // Such a connection may have been noted again for this very poll, and its mark does not say
+            // that this poll is the one that looks at it.
             due.retain(|note| met.insert(note.cookie));
         }
         if round.walk {
@@ -178,6 +179,7 @@ impl BpfTier {
             self.collect_due(&due, list_epoch, false, report, sink)?;
             due.clear();
             waiting.take_busy(list_epoch, &mut due);
+            due.retain(|note| !met.contains(&note.cookie));
             self.collect_due(&due, list_epoch, true, report, sink)?;
             report.live = self.shared.first().live;
             report.visited = report.live;
