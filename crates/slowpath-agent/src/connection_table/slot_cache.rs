@@ -6,6 +6,7 @@
 //! look-up there waits for memory nearly each time. A guess may be wrong; who asks compares.
 
 use super::Key;
+use slowpath_observe::prefetch;
 use std::ptr;
 
 /// Places at first, and at least.
@@ -54,7 +55,7 @@ impl SlotCache {
     #[inline]
     pub fn prefetch(&self, key: Key) {
         if let Some(place) = self.place(key) {
-            super::prefetch(ptr::from_ref(&self.places[place]).cast());
+            prefetch(ptr::from_ref(&self.places[place]).cast());
         }
     }
 
