@@ -15,7 +15,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-ingest bench-trace bench-sim bench-lab bench-record bench-owamp bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-ingest bench-ship bench-trace bench-sim bench-lab bench-record bench-owamp bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,11 @@ bench-ingest: build ## 8,000 agents over TLS, a restart, a backlog: what `slowpa
 	@tools/need.sh --try bench
 	@$(CARGO) build --release --locked -p slowpath-bench --bin bench-ingest
 	@$(TARGET_DIR)/release/bench-ingest $(if $(QUICK),--quick) $(abspath $(SLOWPATH))
+
+bench-ship: build ## what shipping costs an agent: pairs of agents over the same connections, one of which ships (root, 15 min); the last line is JSON
+	@tools/need.sh --try bench
+	@$(CARGO) build --release --locked -p slowpath-bench --bin bench-ingest
+	@$(TARGET_DIR)/release/bench-ingest agent-cost $(abspath $(SLOWPATH)) 6 60
 
 bench-trace: ## packets a second beside tcptrace and tshark; the last line is JSON
 	@tools/need.sh rust build
@@ -119,7 +124,9 @@ check-queues: ## replayed queues beside those that were, 1,024 hosts at three lo
 check-hardening: build ## hostile trials: kills, flipped bits, mutated inputs, limits, memory (root, 10 min; SEED=N repeats); the last line is JSON
 	@$(CARGO) run --release --locked -p slowpath-trials --bin check-hardening -- $(abspath $(SLOWPATH)) check
 
-check-fleet: build ## trials of a fleet: kills of either half, outages, full disks, resends, cuts, row by row (root, 10 min; SEED=N repeats); the last line is JSON
+check-fleet: build ## trials of a fleet: kills of either half, outages, full disks, resends, cuts, row by row; both ends of connections; counts by DuckDB (root, 15 min; SEED=N repeats); the last line is JSON
+	@tools/need.sh --try test
+	@tools/duckdb/peer.py --install || echo "going on without DuckDB" >&2
 	@$(CARGO) run --release --locked -p slowpath-trials --bin check-fleet -- $(abspath $(SLOWPATH)) check
 
 black-hole: build lab-kernel ## docs/images/black-hole.svg, drawn again from a run

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds every fuzz target and runs each on RUNS inputs (200000 unless given), one a
-# processor at a time.
+# Builds every fuzz target and runs each on RUNS inputs (200000 unless given) or for SECONDS
+# (no limit unless given), whichever ends first; one a processor at a time.
 #
-#   fuzz/run.sh [RUNS]
+#   fuzz/run.sh [RUNS] [SECONDS]
 #
 # SEED=N chooses the random numbers (1 unless set; 0: different ones each time).
 # An input that breaks a target stays in fuzz/artifacts/.
 set -euo pipefail
 
 runs=${1:-200000}
+seconds=${2:-0}
 seed=${SEED:-1}
 cd "$(dirname "$0")"
 
@@ -28,7 +29,7 @@ run_target() {
         cat "$log" >&2
         return 1
     }
-    if ! "$binary" -runs="$runs" -seed="$seed" -max_len=8192 -timeout=10 -rss_limit_mb=1024 \
+    if ! "$binary" -runs="$runs" -max_total_time="$seconds" -seed="$seed" -max_len=8192 -timeout=10 -rss_limit_mb=1024 \
         -artifact_prefix="artifacts/$target-" "$corpus" 2>"$log"; then
         tail -n 40 "$log" >&2
         echo "fuzz $target: FAILED; the input is in fuzz/artifacts/" >&2

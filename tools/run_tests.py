@@ -28,7 +28,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FUZZ_RUNS = "200000"
+# Inputs and seconds of a fuzz target, whichever ends first; `make soak` has no bound of time.
+FUZZ_LIMITS = ["200000", "30"]
 # A step without a line of output for this long hangs.
 SILENCE_LIMIT_S = float(os.environ.get("SLOWPATH_TEST_SILENCE", "900"))
 
@@ -40,7 +41,8 @@ REPEATED_CHARACTERS = 400
 # Test binaries at a time: most of them wait for real time more than they compute.
 WORKERS = int(os.environ.get("SLOWPATH_TEST_WORKERS", "3"))
 # Crates whose tests measure real time, and would measure their neighbours too: their binaries
-# run one by one, after the others. COMPUTING: those of their binaries that only compute.
+# run one by one, after the others. COMPUTING: those of their binaries that only compute, or
+# wait for what happens and not for a time.
 MEASURING = {
     "slowpath", "slowpath-agent", "slowpath-bench", "slowpath-demo", "slowpath-export",
     "slowpath-http", "slowpath-lab", "slowpath-observe", "slowpath-testbed", "slowpath-truth",
@@ -50,10 +52,12 @@ COMPUTING = {
     "slowpath-lab tests/judge.rs", "slowpath-lab tests/snap_validation.rs",
     "slowpath-lab tests/virtual_time.rs",
 } | {f"slowpath tests/{name}.rs" for name in (
-    "explain", "join", "lab_virtual", "queues", "recording", "recording_hostile", "refusals",
-    "replay", "sim", "sim_dibs", "trace", "trace_damage", "trace_log", "trace_pair")}
-# The longest of those that compute.
-SLOW = ["slowpath-replay tests/replay.rs", "slowpath-replay tests/stories.rs"]
+    "explain", "fleet", "join", "lab_virtual", "queues", "record_guest", "recording",
+    "recording_hostile", "refusals", "replay", "sim", "sim_dibs", "trace", "trace_damage",
+    "trace_log", "trace_pair")}
+# The longest of these.
+SLOW = ["slowpath tests/fleet.rs", "slowpath tests/record_guest.rs",
+        "slowpath-replay tests/replay.rs", "slowpath-replay tests/stories.rs"]
 
 SKIPPED = re.compile(r"(?:^|\.\.\. )SKIPPED (.+?)(?::\s+(.+))?$")
 RETRIED = re.compile(r"(?:^|\.\.\. )RETRIED (.+)$")
@@ -91,6 +95,7 @@ class Tally:
         self.retried = []
         self.said = {}
         self.counted = False
+        self.cpu_s = 0.0
         self.binary = None
         self._unittests = 0
         self._reset_binary()
@@ -242,8 +247,17 @@ def run(step, command, plain=False, folder=ROOT, show=print, heading=()):
     finally:
         with running_lock:
             running.discard(child)
-    tally.end(child.wait(), why)
+    tally.end(reap(child, tally), why)
     return tally
+
+
+def reap(child, tally):
+    """Waits for the child and adds the processor time that it and its own children took."""
+    if child.returncode is None:
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        tally.cpu_s += usage.ru_utime + usage.ru_stime
+    return child.returncode
 
 
 def run_exclusively(step, command, plain=False):
@@ -251,7 +265,8 @@ def run_exclusively(step, command, plain=False):
     print(f"==> {step}: {' '.join(command)}", flush=True)
     began = time.monotonic()
     tally = run(step, command, plain, show=lambda line: print(line, flush=True))
-    print(f"==> {step}: {time.monotonic() - began:.0f} s", flush=True)
+    print(f"==> {step}: {time.monotonic() - began:.0f} s, {tally.cpu_s:.0f} s of processor time",
+          flush=True)
     return tally
 
 
@@ -304,7 +319,8 @@ def run_binary(binary):
     began = time.monotonic()
     tally = run(binary.name, [binary.path, "--show-output"], folder=binary.folder,
                 show=shown.append, heading=[binary.heading])
-    shown.append(f"==> {binary.name}: {time.monotonic() - began:.1f} s")
+    shown.append(f"==> {binary.name}: {time.monotonic() - began:.1f} s, "
+                 f"{tally.cpu_s:.1f} s of processor time")
     with printing_lock:
         print("\n".join(shown), flush=True)
     return tally
@@ -338,7 +354,8 @@ def lines(child):
     while True:
         if not selector.select(1):
             silent += 1
-            if child.poll() is not None:
+            # Ended, but left to be reaped with what it used.
+            if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 break
             if silent >= SILENCE_LIMIT_S:
                 raise TimeoutError
@@ -379,7 +396,7 @@ def run_everything():
     tallies.append(run_exclusively("scripts", [
         sys.executable, "-m", "unittest", "discover", "-v", "-s", "tools/tests", "-p", "*_test.py"]))
     tallies.append(run_exclusively("lint", ["tools/lint.sh"], plain=True))
-    tallies.append(run_exclusively("fuzz", ["fuzz/run.sh", FUZZ_RUNS], plain=True))
+    tallies.append(run_exclusively("fuzz", ["fuzz/run.sh", *FUZZ_LIMITS], plain=True))
     return tallies
 
 

@@ -3,7 +3,8 @@
 # The long tests: ten million inputs for each fuzz target, every test that is ignored by
 # default because it takes long (the log's long crash test among them), the tests on real TCP
 # ten times over without a second attempt (SLOWPATH_SOAK_ROUNDS), failures counted, and the
-# hostile trials of check-fleet and check-hardening, whose JSON is the last line.
+# hostile trials of check-fleet (with an hour of counts by DuckDB) and check-hardening, whose
+# JSON is the last line.
 #
 #   tools/soak.sh SLOWPATH
 set -euo pipefail
@@ -27,5 +28,6 @@ echo "soak: $disturbed of $rounds rounds on real TCP failed at the first attempt
 # Every third one is no longer the machine.
 [[ $((disturbed * 3)) -le $rounds ]]
 
+tools/duckdb/peer.py --install || echo "soak: going on without DuckDB" >&2
 cargo run --release --locked -p slowpath-trials --bin check-fleet -- "$slowpath" soak
 cargo run --release --locked -p slowpath-trials --bin check-hardening -- "$slowpath" soak

@@ -429,7 +429,7 @@ impl Agent {
         self.core.cpu
     }
 
-    /// Keeps sums over all connections from now on, for an exporter, with at most so many
+    /// Keeps sums over all connections from now on, for an exporter, with at most `applications`
     /// applications by these labels; a later call changes that number only, for new ones.
     pub fn keep_host_totals(&mut self, applications: usize, labels: OwnerLabels) {
         let tracker = &mut self.core.tracker;

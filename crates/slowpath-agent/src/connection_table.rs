@@ -10,10 +10,10 @@ use slot_cache::SlotCache;
 use slots::Slots;
 use slowpath_diagnose::Totals;
 use slowpath_model::{ConnectionId, Snapshot};
+use slowpath_observe::prefetch_part;
 use std::collections::VecDeque;
 use std::mem::offset_of;
 use std::ops::Range;
-use std::ptr;
 
 /// The part of a connection that a quiet interval touches: from the snapshot's id, behind what
 /// never changes, to the times of the problems, of which the first.
@@ -43,30 +43,13 @@ pub(crate) struct ConnectionTable {
     expected: VecDeque<(Key, u32)>,
 }
 
-/// Has the processor fetch what lies there.
-#[inline]
-fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch changes nothing and cannot fault.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
 /// Has the processor fetch what a quiet interval touches of a connection that is needed soon:
 /// a fetch of what is not needed costs as much as one of what is.
 #[inline]
 fn prefetch_hot(connection: &Option<LiveConnection>) {
     // The connection begins where the option does, as its niche is inside; were that to
     // change, the wrong bytes would be fetched and nothing else happen.
-    let start = ptr::from_ref(connection).cast::<u8>();
-    for line in HOT.step_by(64) {
-        prefetch(start.wrapping_add(line));
-    }
-    prefetch(start.wrapping_add(HOT.end - 1));
+    prefetch_part(connection, HOT);
 }
 
 impl ConnectionTable {

@@ -110,9 +110,7 @@ impl LiveConnection {
         if s.waits != later.waits {
             s.waits.clone_from(&later.waits);
         }
-        if s.facts != later.facts {
-            s.facts = later.facts;
-        }
+        s.facts = later.facts;
         s.turns.update(&later.turns);
     }
 

@@ -44,8 +44,8 @@ pub(crate) fn give_back() {
     };
 }
 
-/// Slots of the connection table without a connection, so many at least and more than a quarter of
-/// all, that are worth a walk over table and heap.
+/// The fewest slots of the connection table without a connection that, if they are also more than a quarter
+/// of all, are worth a walk over table and heap.
 const FREE_SLOTS: u64 = 1_000;
 
 /// Says when giving back is worth its walk over the heap.

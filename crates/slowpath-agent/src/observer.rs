@@ -258,7 +258,7 @@ impl Observer {
         Some(namespaces_feature(others.unobserved()))
     }
 
-    /// Searches for connections that the polls do not meet, among all sockets or among so many
+    /// Searches for connections that the polls do not meet, among all or among `sockets`
     /// that it has not searched yet; gives their number once it has searched all.
     pub(crate) fn search(&mut self, sockets: Option<usize>) -> Option<u64> {
         match self {

@@ -5,7 +5,7 @@
 //! meets every connection, after which the others are gone. It costs 1.5 us a connection in
 //! one piece. So once a minute all that have storage in the kernel are only *counted*, for a
 //! tenth of that, and the sweep follows if the table has another number. A sweep without a count follows where
-//! the kernel lost closes, or where so many closed that it may have lost some without knowing.
+//! the kernel lost closes, or where more closed than its ring holds, so that it may have lost some without knowing.
 
 /// Connections closed between two polls from which on the next poll meets every connection.
 const MANY_CLOSED: u64 = 256;

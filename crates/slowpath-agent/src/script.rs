@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// So many seconds after an arbitrary beginning.
+/// `seconds` after an arbitrary beginning.
 pub(crate) fn at(seconds: u64) -> MonoNanos {
     at_ms(1_000 * seconds)
 }

@@ -391,7 +391,7 @@ impl ConnectionTracker {
         self.table.capacity()
     }
 
-    /// Asks for the real peers of new connections, so many at most.
+    /// Asks for the real peers of new connections, `most` at most.
     pub(crate) fn ask_real_peers(&mut self, most: usize, host: &mut dyn Host) {
         self.real_peers.ask_new(&mut self.table, most, host);
     }

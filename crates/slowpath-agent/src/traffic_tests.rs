@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The end of the first hour, seconds from the script's beginning.
 const HOUR_ENDS: u64 = 1_800;
 
-/// The connection at `now` with so many segments sent, received and retransmitted.
+/// The connection at `now` with `counts` segments sent, received and retransmitted.
 fn carried(cookie: u64, now: MonoNanos, counts: [u64; 3]) -> Snapshot {
     let mut snapshot = connection(cookie);
     snapshot.at = now;

@@ -3,10 +3,12 @@
 //! meanwhile: each is in the log, counted by the cookies that their own sockets say.
 
 mod sockets;
+mod starting;
 
-use slowpath_agent::{Agent, Budget, Config, TierChoice};
+use slowpath_agent::{Budget, Config, TierChoice};
 use slowpath_store::{LogReader, TimeRange};
 use sockets::{cookie, move_on};
+use starting::start;
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -48,19 +50,15 @@ fn churn(count: u32) -> io::Result<Vec<u64>> {
 
 fn every_connection_is_in_the_log(test: &str, seconds: u32, budget: Option<Budget>) {
     let log = tempfile::tempdir().unwrap();
-    let agent = Agent::start(Config {
+    let config = Config {
         log: Some(log.path().to_owned()),
         verdicts: false,
         tier: TierChoice::Bpf,
         budget,
         ..Config::default()
-    });
-    let mut agent = match agent {
-        Ok(agent) => agent,
-        Err(error) => {
-            println!("SKIPPED {test}: {error}");
-            return;
-        }
+    };
+    let Some(mut agent) = start(test, config) else {
+        return;
     };
     agent.poll().unwrap();
     let running = AtomicUsize::new(WORKERS as usize);

@@ -2,8 +2,11 @@
 //! The real peer reaches the live views and the log, in both tiers, of a connection that stays
 //! and of one that is over before a poll.
 
+mod starting;
+
 use slowpath_agent::{Agent, Config, LiveConnection, TierChoice};
 use slowpath_store::{LogReader, TimeRange};
+use starting::start;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -86,18 +89,14 @@ fn the_real_peer_is_shown_and_logged(test: &str, tier: TierChoice) {
     };
     let netns = own_namespace();
     let log = tempfile::tempdir().unwrap();
-    let agent = Agent::start(Config {
+    let config = Config {
         log: Some(log.path().to_owned()),
         tier,
         interval: Duration::from_millis(20),
         ..Config::default()
-    });
-    let mut agent = match agent {
-        Ok(agent) => agent,
-        Err(error) => {
-            println!("SKIPPED {test}: {error}");
-            return;
-        }
+    };
+    let Some(mut agent) = start(test, config) else {
+        return;
     };
     let names: Vec<_> = agent
         .capabilities()

@@ -3,10 +3,12 @@
 //! one older than the agent since it looked, of the others from their opening on.
 
 mod sockets;
+mod starting;
 
-use slowpath_agent::{Agent, Config, Namespaces, TierChoice};
+use slowpath_agent::{Config, Namespaces, TierChoice};
 use slowpath_store::{LogReader, TimeRange};
 use sockets::{cookie, move_on};
+use starting::start;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -55,18 +57,14 @@ fn traffic_is_what_sockets_state(test: &str, tier: TierChoice) {
     exchange(&mut old.0, &mut old.1, 5);
     let before = [counts(&old.0), counts(&old.1)];
     let log = tempfile::tempdir().unwrap();
-    let agent = Agent::start(Config {
+    let config = Config {
         namespaces: Namespaces::Own,
         log: Some(log.path().to_owned()),
         tier,
         ..Config::default()
-    });
-    let mut agent = match agent {
-        Ok(agent) => agent,
-        Err(error) => {
-            println!("SKIPPED {test}: {error}");
-            return;
-        }
+    };
+    let Some(mut agent) = start(test, config) else {
+        return;
     };
     agent.poll().unwrap();
     let (mut living, mut closing) = (open(), open());

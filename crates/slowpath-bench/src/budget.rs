@@ -19,7 +19,7 @@ pub const ARGUMENT: &str = "busy-child";
 /// Pairs of sockets a child holds at most: RLIMIT_NOFILE is 20,000 on the reference machine.
 const PAIRS: usize = 5_000;
 
-/// One pair in so many is stuck.
+/// One pair in this number is stuck.
 const STUCK_EVERY: usize = 20;
 
 /// Over how long means are taken.
@@ -53,7 +53,7 @@ impl BudgetRun {
 }
 
 /// Children with busy connections; they end with this value.
-struct Busy(Vec<(Child, ChildStdin)>);
+pub(crate) struct Busy(Vec<(Child, ChildStdin)>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -64,31 +64,33 @@ impl Drop for Busy {
     }
 }
 
-/// Opens `sockets` sockets, each pair exchanging a message `rate` times a second.
-fn start(sockets: usize, rate: f64) -> io::Result<Busy> {
-    let mut busy = Busy(Vec::new());
-    let mut waiting: Vec<BufReader<ChildStdout>> = Vec::new();
-    let mut left = sockets / 2;
-    while left > 0 {
-        let pairs = left.min(PAIRS);
-        left -= pairs;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args([ARGUMENT, &pairs.to_string(), &rate.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        };
-        busy.0.push((child, stdin));
-        waiting.push(BufReader::new(stdout));
-    }
-    for stdout in &mut waiting {
-        if stdout.read_line(&mut String::new())? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+impl Busy {
+    /// Opens `sockets` sockets, each pair exchanging a message `rate` times a second.
+    pub(crate) fn start(sockets: usize, rate: f64) -> io::Result<Self> {
+        let mut busy = Busy(Vec::new());
+        let mut waiting: Vec<BufReader<ChildStdout>> = Vec::new();
+        let mut left = sockets / 2;
+        while left > 0 {
+            let pairs = left.min(PAIRS);
+            left -= pairs;
+            let mut child = Command::new(std::env::current_exe()?)
+                .args([ARGUMENT, &pairs.to_string(), &rate.to_string()])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()?;
+            let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            };
+            busy.0.push((child, stdin));
+            waiting.push(BufReader::new(stdout));
         }
+        for stdout in &mut waiting {
+            if stdout.read_line(&mut String::new())? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(busy)
     }
-    Ok(busy)
 }
 
 /// The child's part: `busy-child PAIRS RATE`, until its input ends.
@@ -154,7 +156,7 @@ pub fn measure(
     tier: TierChoice,
     budget: Budget,
 ) -> Result<BudgetRun, Box<dyn Error>> {
-    let _busy = start(sockets, rate)?;
+    let _busy = Busy::start(sockets, rate)?;
     let log = tempfile::tempdir()?;
     let mut agent = Agent::start(Config {
         log: Some(log.path().to_owned()),

@@ -27,7 +27,7 @@ pub struct Loss {
     pub rate: f64,
 }
 
-/// Measures it over so many connections, both processes on one processor or free.
+/// Measures it over `connections`, both processes on one processor or free.
 ///
 /// A round is a run without the agent, one with it, one without, and one with the bare
 /// program: each is compared with the mean of its neighbours, so that a drift of the machine

@@ -109,7 +109,7 @@ pub fn agent(sockets: usize, rounds: usize) -> Result<Vec<f64>, Box<dyn Error>> 
 }
 
 /// The first poll meets every socket for the first time; the next ones ask conntrack for each,
-/// so many in one (`MAX_ASKED` of the agent).
+/// at most `MAX_ASKED` of the agent in one.
 fn meet_all(agent: &mut Agent, sockets: usize) -> Result<(), Box<dyn Error>> {
     for _ in 0..1 + sockets.div_ceil(1_024) {
         agent.poll()?;

@@ -164,7 +164,7 @@ fn check(what: &str, body: impl Fn()) {
     attempts(what, body);
 }
 
-/// Writes so many bytes at one end while the other reads them, and waits until it has.
+/// Writes `bytes` at one end while the other reads them, and waits until it has.
 fn transfer(mut from: &TcpStream, mut to: &TcpStream, bytes: usize) {
     std::thread::scope(|scope| {
         scope.spawn(move || from.write_all(&vec![7; bytes]).expect("writes"));

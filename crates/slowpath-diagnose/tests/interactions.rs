@@ -117,7 +117,7 @@ fn kinds(found: &[Interaction]) -> Vec<InteractionKind> {
     found.iter().map(|i| i.kind).collect()
 }
 
-/// SNAP's Figure 6 as the counters show it: a timeout, some segments sent again, and so many
+/// SNAP's Figure 6 as the counters show it: a timeout, some segments sent again, and `late`
 /// delayed ACKs of what the timer had sent by itself.
 fn figure_6(late: u64, again: u64) -> Vec<Interaction> {
     let lost = Timeline::new()
@@ -204,7 +204,7 @@ fn small_writes_that_wait_for_the_timer_had_too_few_in_flight() {
             spread_over_connections: 1
         }
     );
-    // Four segments and more raise duplicate ACKs; so many were in flight, or more to send.
+    // Four segments and more raise duplicate ACKs; as many were in flight, or more to send.
     assert!(find(&[losing(1, 7, 4_000, 2)]).is_empty());
     assert!(find(&[losing(1, 7, 2_000, 0)]).is_empty());
 }
@@ -232,7 +232,7 @@ fn writes_spread_over_connections_are_found_once() {
     );
 }
 
-/// A connection limited by a send buffer of so many bytes of memory, RTT 10 ms.
+/// A connection limited by a send buffer of `send_buffer` bytes of memory, RTT 10 ms.
 fn buffered(send_buffer: u32, cwnd: u32, rate: u64, write: u64) -> Connection {
     connection(1, 7, "10.0.0.1:4000", "10.0.0.2:80")
         .stats(|s| {

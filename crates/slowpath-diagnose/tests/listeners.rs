@@ -11,7 +11,7 @@ const ACCEPT: Problem = Problem::AcceptQueueOverflow;
 const SYN: Problem = Problem::SynQueueOverflow;
 const BACKLOG: u32 = 10;
 
-/// A listener that dropped so many segments between 1 s and 2 s, its queues empty.
+/// A listener that dropped segments between 1 s and 2 s, its queues empty.
 struct Listener {
     before: ListenerSnapshot,
     after: ListenerSnapshot,

@@ -104,6 +104,20 @@ fn what_is_held_of_a_large_write_counts_where_it_is_answered() {
     assert_eq!(said(&answered), [(Problem::SmallWrites, share, Some(0))]);
 }
 
+/// A segment is 1,000 bytes.
+#[test]
+fn half_a_segment_is_completed_by_the_next_write_of_a_stream() {
+    let held = |bytes| {
+        Timeline::new()
+            .waited(|w| w.queues.nagle = ms(100))
+            .wrote(100, bytes)
+            .verdict()
+    };
+    assert!(held(500).findings.is_empty());
+    let share = Share::Measured(ms(100));
+    assert_eq!(said(&held(499)), [(Problem::SmallWrites, share, Some(0))]);
+}
+
 #[test]
 fn without_calls_it_is_unmeasured() {
     let measure = Timeline::new().unwatched().measure();

@@ -135,7 +135,7 @@ pub struct NetworkPath {
     pub rate: Option<u64>,
 }
 
-/// So many packets in a row give a rate; of a short connection fewer, so that a loss does not stand in each row.
+/// Packets in a row that give a rate; of a short connection fewer, so that a loss does not stand in each row.
 const TRAIN: usize = 10;
 const ROWS: usize = 3;
 
@@ -198,7 +198,7 @@ fn handshake(timeline: &Timeline<'_>, end: usize) -> Option<u64> {
     (opening.got.is_some() && once).then(|| answer.at.0 - opening.at.0)
 }
 
-/// What that many bytes take on a path with no other traffic: rounds of slow start from a window of so many bytes, no faster than the path; until the last has arrived.
+/// What that many bytes take on a path with no other traffic: rounds of slow start from a `window` in bytes, no faster than the path; until the last has arrived.
 pub fn unimpeded(bytes: u64, window: u64, path: &NetworkPath) -> Duration {
     let trip = path.round_trip.as_nanos() as u64;
     let on_line = |bytes: u64| match path.rate {

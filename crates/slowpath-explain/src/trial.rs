@@ -17,7 +17,7 @@ pub enum Change {
         /// The first run with the change.
         run: usize,
     },
-    /// So many duplicates make a loss.
+    /// The duplicates that make a loss.
     Threshold {
         /// 0 connected, 1 accepted.
         end: u8,

@@ -73,7 +73,7 @@ impl HttpCounters {
 /// What came of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The collector took it, but for so many points.
+    /// The collector took it, but for some points.
     Delivered {
         /// Points not taken.
         refused: u64,

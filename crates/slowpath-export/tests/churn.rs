@@ -113,7 +113,7 @@ struct Hour {
     resident: u64,
 }
 
-/// A day with so many new connections at each of its polls.
+/// A day with `opens` new connections at each of its `polls`.
 fn day(polls: u64, opens: u64) -> Vec<Hour> {
     let mut script = Script {
         lives: Vec::new(),

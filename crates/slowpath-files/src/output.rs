@@ -17,7 +17,7 @@ const MODE: RawMode = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 /// As many symbolic links are followed as the kernel follows (`MAXSYMLINKS`, linux/namei.h).
 const MOST_LINKS: usize = 40;
-/// So many drafts of processes with one number may have been left behind.
+/// The most drafts that processes with one number may have left behind.
 const MOST_DRAFTS: u32 = 1000;
 
 /// A file that gets its name when it is whole ([`OutputFile::commit`]); dropped before, it

@@ -161,7 +161,7 @@ impl Tables {
                 }
             }
         }
-        let mut pairs = join(ends, addresses);
+        let mut pairs = join(ends, addresses, part.of == 1);
         let mut stated: HashSet<(u32, u64, u32, u64)> = HashSet::new();
         for path in self.paths(Table::Ends, hour)? {
             let columns = ["a_host", "a_connection_id", "b_host", "b_connection_id"];
@@ -175,10 +175,10 @@ impl Tables {
                 Ok(())
             })?;
         }
-        pairs.retain(|Pair { a, b }| {
+        pairs.retain(|Pair { a, b, .. }| {
             !stated.contains(&(a.host, a.connection, b.host, b.connection))
         });
-        pairs.sort_unstable_by_key(|Pair { a, b }| (a.host, a.connection, b.connection));
+        pairs.sort_unstable_by_key(|Pair { a, b, .. }| (a.host, a.connection, b.connection));
         if pairs.is_empty() {
             return Ok(0);
         }
@@ -203,7 +203,7 @@ impl Tables {
 }
 
 /// Columns that say what [`End`] a connection is.
-const END: [&str; 10] = [
+const END: [&str; 11] = [
     "host",
     "connection_id",
     "local_address",
@@ -214,6 +214,7 @@ const END: [&str; 10] = [
     "real_peer_port",
     "first_observed",
     "last_observed",
+    "origin",
 ];
 
 fn end_of(row: &RowReader<'_>, hosts: &mut Hosts, in_hour: bool) -> Option<End> {
@@ -225,6 +226,11 @@ fn end_of(row: &RowReader<'_>, hosts: &mut Hosts, in_hour: bool) -> Option<End> 
         tuple: FourTuple {
             local: address(row, 2)?,
             remote: address(row, 6).unwrap_or(remote),
+        },
+        opened: match text(row, 10) {
+            Some("opened") => Some(true),
+            Some("accepted") => Some(false),
+            _ => None,
         },
         from: hosts.corrected(host, number(row, 8)?),
         to: hosts.corrected(host, number(row, 9)?),
@@ -270,5 +276,6 @@ fn push_pair(pair: &Pair, hosts: &Hosts, rows: &mut HourRows) {
         b_port,
         Value::Time(span.0.0),
         Value::Time(span.1.0),
+        Value::Bool(pair.translated),
     ]);
 }

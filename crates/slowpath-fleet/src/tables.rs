@@ -49,7 +49,7 @@ const HOSTS: [(&str, Kind); 15] = [
 ];
 
 /// Columns of [`Table::Ends`].
-const ENDS: [(&str, Kind); 10] = [
+const ENDS: [(&str, Kind); 11] = [
     ("a_host", Kind::Text),
     ("a_connection_id", Kind::Int64),
     ("a_address", Kind::Text),
@@ -60,6 +60,7 @@ const ENDS: [(&str, Kind); 10] = [
     ("b_port", Kind::Int64),
     ("start_time", Kind::Timestamp),
     ("end_time", Kind::Timestamp),
+    ("translated", Kind::Bool),
 ];
 
 impl Table {

@@ -89,11 +89,7 @@ impl Server {
         let listener = std::net::TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        let runtime = Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(ServerError::Start)?;
+        let runtime = runtime()?;
         let listener = {
             let _within = runtime.enter();
             TcpListener::from_std(listener).map_err(refused)?
@@ -115,6 +111,15 @@ impl Server {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+/// The runtime of a server's thread.
+pub(crate) fn runtime() -> Result<Runtime, ServerError> {
+    Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(ServerError::Start)
 }
 
 /// The end of the runtime ends every task, and with it every connection.

@@ -35,7 +35,7 @@ impl Events for Counts {
 }
 
 impl Counts {
-    /// Waits until so many were dropped.
+    /// Waits until `count` were dropped.
     fn wait_for_dropped(&self, count: u64) {
         let end = std::time::Instant::now() + PATIENCE;
         while self.dropped.load(Ordering::SeqCst) < count && std::time::Instant::now() < end {

@@ -16,7 +16,7 @@ impl Micros {
     /// No time at all.
     pub const ZERO: Micros = Micros(0);
 
-    /// Durations of so many microseconds each.
+    /// Durations of `us` microseconds each.
     pub const fn each<const N: usize>(us: [u64; N]) -> [Micros; N] {
         let mut all = [Micros::ZERO; N];
         let mut i = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Times as percentiles and as curves.
 //!
-//! A percentile is the nearest rank: the least time that so many of all are not above. It
+//! A percentile is the nearest rank: the least time that the percentage of all are not above. It
 //! is one of the times, never a mean of two.
 
 use serde::Serialize;
@@ -42,7 +42,7 @@ impl FromIterator<u64> for Times {
 }
 
 impl Times {
-    /// The nearest rank of so many hundredths; `None` of nothing.
+    /// The nearest rank of `hundredths`; `None` of nothing.
     pub fn at(&self, hundredths: u64) -> Option<u64> {
         let rank = (self.0.len() as u64 * hundredths).div_ceil(100).max(1);
         self.0.get(rank as usize - 1).copied()

@@ -72,7 +72,7 @@ impl Series {
         area as f64 / self.end.max(1) as f64
     }
 
-    /// The lengths that the queue did not exceed for so many hundredths of the time.
+    /// The lengths that the queue did not exceed for `hundredths` of the time.
     pub fn percentiles<const N: usize>(&self, hundredths: [u64; N]) -> [u32; N] {
         let mut time: BTreeMap<u32, u64> = BTreeMap::new();
         for (from, to, packets) in self.lasted() {
@@ -91,12 +91,12 @@ impl Series {
         })
     }
 
-    /// How long each of so many stretches is, in picoseconds.
+    /// How long each of `count` stretches is, in picoseconds.
     pub fn stretch_length(&self, count: usize) -> u64 {
         self.end.div_ceil(count.max(1) as u64).max(1)
     }
 
-    /// So many stretches of equal length.
+    /// `count` stretches of equal length.
     pub fn stretches(&self, count: usize) -> Vec<Stretch> {
         let count = count.max(1);
         let width = self.stretch_length(count);

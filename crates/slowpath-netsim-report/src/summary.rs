@@ -13,9 +13,9 @@ use slowpath_netsim::topology::{Node, Topology};
 use slowpath_switch::DropReason;
 use std::collections::BTreeMap;
 
-/// Flows by size: up to so many bytes; beyond the last, any.
+/// The largest size of each class of flows, bytes; beyond the last, any.
 const SIZES: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
-/// A flow of so many bytes or more lasts as long as the run: what
+/// A flow of this size or more, in bytes, lasts as long as the run: what
 /// [`Scenario::flows`] gives those without a size.
 pub const ENDLESS: u64 = 1 << 48;
 
@@ -103,9 +103,9 @@ pub struct WorkloadSummary {
 /// Flows of about one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeSummary {
-    /// More than so many bytes.
+    /// Larger than this, bytes.
     pub above_bytes: u64,
-    /// Up to so many bytes; `None`: any.
+    /// The largest size, bytes; `None`: any.
     pub up_to_bytes: Option<u64>,
     /// Flows that began.
     pub flows: u64,
@@ -249,7 +249,7 @@ pub fn links(topology: &Topology, results: &Results) -> Vec<LinkUse> {
     hosts.chain(ports).collect()
 }
 
-/// Bits a second of so many bytes.
+/// Bits a second of `bytes` in `ps` picoseconds.
 fn bit_rate(bytes: u64, ps: u64) -> f64 {
     if ps == 0 {
         return 0.0;

@@ -2,7 +2,7 @@
 //! Long flows through one bottleneck, as `tools/ns3/dumbbell.cc` runs them in ns-3.
 //!
 //! `dumbbell newreno|cubic|dctcp FLOWS MBIT ACCESS_MBIT DELAY_US BUFFER K SECONDS WARMUP_SECONDS`:
-//! so many senders and receivers, each on a link of its own; every link, and the bottleneck,
+//! FLOWS senders and receivers, each on a link of its own; every link, and the bottleneck,
 //! delays by DELAY_US. The last line is JSON: throughput from the start, and the queue of
 //! the bottleneck, sampled every 100 us after the warm-up.
 

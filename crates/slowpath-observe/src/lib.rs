@@ -20,12 +20,14 @@ pub mod mlab;
 pub mod tcp_info;
 
 pub mod namespaces;
+mod prefetch;
 mod probes;
 #[doc(hidden)]
 pub use probes::Aligned;
 
 pub use exhausted::{exhausted, with_limit};
 pub use namespaces::Namespaces;
+pub use prefetch::{prefetch, prefetch_part};
 pub use slowpath_model::{Feature, FeatureState};
 use slowpath_model::{Holder, MonoNanos, Snapshot};
 

@@ -73,7 +73,7 @@ fn read(socket: &mut TcpStream, bytes: usize) -> Call {
     call(socket, |s| s.read_exact(&mut vec![0; bytes]).unwrap())
 }
 
-/// Asserts that turn `i` took at least and at most so many microseconds.
+/// Asserts that turn `i` took from `least` to `most` microseconds.
 fn assert_turn(sums: &AnswerSums, i: usize, least: u64, most: u64, what: &str) {
     let took = u64::from(sums.latest[i]);
     assert!(
@@ -82,7 +82,7 @@ fn assert_turn(sums: &AnswerSums, i: usize, least: u64, most: u64, what: &str) {
     );
 }
 
-/// A server that holds each answer for so many milliseconds, and a client that thinks as long before
+/// A server that holds each answer for some milliseconds, and a client that thinks as long before
 /// the next request. 60 and 120 ms are longer than a delayed ACK, so that the request is acknowledged
 /// before its answer.
 #[test]

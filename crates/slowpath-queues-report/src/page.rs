@@ -71,7 +71,7 @@ fn lines(answer: &Answer, queue: &Queue, switch: usize, range: (u64, u64)) -> Li
     lines
 }
 
-/// The least and the most of each of so many stretches.
+/// The least and the most of each stretch, of which the plot has a fixed number.
 fn thinned(steps: &Steps, range: (u64, u64)) -> Steps {
     let stretch = ((range.1 - range.0) / POINTS as u64).max(1);
     let mut result = Steps::new();

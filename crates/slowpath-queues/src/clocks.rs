@@ -36,7 +36,7 @@ const FINEST: f64 = 20_000.0;
 /// Least squares are solved so often with what fits badly weighing less: least absolute
 /// differences in the end, which a packet that waited for something unknown does not move.
 const ROBUST: usize = 10;
-/// What a replay is wrong by even where nothing waits: what so many bytes take.
+/// What a replay is wrong by even where nothing waits: what these bytes take.
 const WRONG: f64 = 1250.0;
 /// Differences below this part of it weigh alike.
 const CLEAR: f64 = 0.1;

@@ -18,7 +18,7 @@ use super::free_space::Margin;
 use slowpath_netsim::engine::Network;
 use std::collections::HashMap;
 
-/// Of 65,646 lost packets of 1,024 hosts so many arrived: 655 in the first pass, 343 in the
+/// The passes that are worth while. Of 65,646 lost packets of 1,024 hosts arrived 655 in the first pass, 343 in the
 /// second, 207 in the fourth, 176 in the sixth (docs/decisions/0022-queues.md).
 const PASSES: usize = 6;
 /// Of 600 packets of 65,646 that found no full queue one had more room than this.
@@ -49,7 +49,7 @@ pub fn replay_watched(
     passes(network, packets, margin, true, PASSES)
 }
 
-/// The same with so many passes.
+/// The same with a number of passes.
 pub(super) fn passes(
     network: &Network,
     packets: &[Offered],

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Drops of one queue that follow each other within this time are one finding.
 const JOINED: Span = Span::from_millis(1);
-/// A threshold fell if it lost more than one part in so many.
+/// A threshold fell if it lost more than this part of one.
 const FELL: u64 = 8;
 /// What a queue was like before is looked for this long before its first drop, if it does not
 /// take longer to drain it.

@@ -44,7 +44,7 @@ fn network() -> Network {
     Scenario::parse(TWO_SWITCHES, &none).unwrap().network()
 }
 
-/// So many packets of a host to C, one after the other, from a moment on (us); the last is lost if said so.
+/// `count` packets of a host to C, one after the other, from a moment on (us); the last is lost if said so.
 fn stream(host: u32, from: u64, count: u64, last_is_lost: bool) -> Vec<Offered> {
     let packet = |place: u64| {
         let at = Time::ZERO + Span::from_micros(from + PACKET * place);

@@ -206,7 +206,7 @@ impl Recorder {
         Programs::of(&self.object)
     }
 
-    /// Sockets that are not recorded, because so many others are (4,096).
+    /// Sockets that are not recorded, because 4,096 others are.
     pub fn unrecorded(&self) -> u64 {
         self.counters().unrecorded
     }

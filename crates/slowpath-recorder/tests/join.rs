@@ -64,7 +64,7 @@ fn addresses(translated: bool) -> [SocketAddr; 2] {
     [(client, 40_000).into(), ([10, 0, 0, 2], 80).into()]
 }
 
-/// Packets of both ends through the network: the handshake, then so many. The runs that send are noted with each end.
+/// Packets of both ends through the network: the handshake, then `packets`. The runs that send are noted with each end.
 fn converse(talking: &mut [Conversation; 2], packets: usize, random: &mut fastrand::Rng) {
     // At least a millisecond either way; later packets overtake.
     let mut at = 1_000 * MS;
@@ -232,7 +232,7 @@ fn one_machine(whole: &End, side: usize, sent: Vec<Packet>, came: Vec<Packet>) -
     }
 }
 
-/// So many packets each way after the handshake.
+/// `packets` each way after the handshake.
 fn scene(seed: u64, packets: usize) -> Scene {
     let mut random = fastrand::Rng::with_seed(seed);
     let initial = [random.u32(..), random.u32(..)];
@@ -281,7 +281,7 @@ fn file(one_sided: impl IntoIterator<Item = OneSided>) -> Recording {
     read
 }
 
-/// The accepting end's clock: ahead, and faster by so many parts in a billion.
+/// The accepting end's clock: ahead, and faster by `faster` parts in a billion.
 fn turned(one_sided: &OneSided, ahead: i64, faster: i64) -> OneSided {
     let mut one_sided = one_sided.clone();
     let begun = one_sided.end.runs[0].at.0;

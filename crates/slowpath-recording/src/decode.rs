@@ -343,7 +343,7 @@ impl Reading {
 }
 
 impl Partial {
-    /// So many events are missing here.
+    /// `lost` events are missing here.
     fn gap(&mut self, lost: u64) {
         self.end.gap.get_or_insert(self.end.runs.len() as u64);
         self.end.lost = self.end.lost.saturating_add(lost);

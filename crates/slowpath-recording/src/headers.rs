@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 const MAGIC: u32 = 0xa1b2_3c4d;
 /// Packets begin with IP.
 const LINKTYPE_RAW: u32 = 101;
-/// Packets begin with Ethernet: so many bytes, the type of what follows last.
+/// Packets begin with an Ethernet header, which ends with the type of what follows.
 const LINKTYPE_ETHERNET: u32 = 1;
 const ETHERNET: usize = 14;
 const ETHERTYPES: [[u8; 2]; 2] = [[0x08, 0x00], [0x86, 0xdd]];

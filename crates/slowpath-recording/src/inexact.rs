@@ -22,7 +22,7 @@ pub struct InexactTimes {
 }
 
 impl InexactTimes {
-    /// Learns what is usual with times that are `within` so many nanoseconds from the true ones.
+    /// Learns what is usual with times that are at most `within` nanoseconds from the true ones.
     /// `centred`: how many bits a time is worth that is in the middle of the bound and not at it.
     pub fn learn<'a>(
         connections: impl IntoIterator<Item = &'a Connection>,

@@ -113,11 +113,11 @@ pub struct Settings {
 pub struct End {
     /// The runs of its handlers, in their order.
     pub runs: Vec<Run>,
-    /// Events were lost after so many runs: it cannot be replayed from there on.
+    /// The number of runs before events were lost: it cannot be replayed from there on.
     pub gap: Option<u64>,
-    /// So many are known to be lost, there and later. 0 with a gap: how many is not known.
+    /// Events that are known to be lost, there and later. 0 with a gap: how many is not known.
     pub lost: u64,
-    /// Its runs' times are at most so many nanoseconds from the true ones. 0: they are exact.
+    /// The largest distance of its runs' times from the true ones, nanoseconds. 0: they are exact.
     pub within: u32,
     /// Where times are sampled: when it sent its packets. Its runs have no times of their own then, see [`Recording::kept`].
     pub sent: Option<Sent>,
@@ -147,7 +147,7 @@ pub struct Run {
     /// What it decided from what a replay does not have; in the order of the decisions.
     pub outcomes: Vec<Outcome>,
     /// Mixed from the state of the connection that it left, from this run and from the check before it: from the first run that goes astray on
-    /// every further one differs. A file keeps the lower bits, and where times are not exact those of one of so many ([`CHECKED`]).
+    /// every further one differs. A file keeps the lower bits, and where times are not exact those of one run of [`CHECKED`].
     pub check: Option<u32>,
 }
 
@@ -207,7 +207,7 @@ pub enum Handler {
         marked: bool,
         /// The socket belonged to a call: it waited in the backlog, and is handled now.
         backlog: bool,
-        /// So many packets, from that number on, were merged into this one (GRO); at least 1.
+        /// The number of packets, from that one on, that were merged into this one (GRO); at least 1.
         merged: u16,
         /// Memory that the kernel charges for it, in bytes (`skb->truesize`).
         truesize: u32,
@@ -260,7 +260,7 @@ impl Timer {
 /// The result of a call that had not returned when its recording ended (`-ERESTARTSYS`, which no program ever sees).
 pub const NOT_RETURNED: i32 = -512;
 
-/// In a file one run of so many keeps its check, where times are sampled or near the true ones.
+/// In a file one run of this number keeps its check, where times are sampled or near the true ones.
 pub const CHECKED: usize = 64;
 
 impl Recording {

@@ -29,7 +29,7 @@ pub(super) struct Stretch<'a> {
     pub(super) number: u32,
     /// 0: sent; 1: came.
     pub(super) way: usize,
-    /// So many before it.
+    /// Number of those before it.
     pub(super) before: u64,
     pub(super) packets: std::borrow::Cow<'a, [Packet]>,
 }

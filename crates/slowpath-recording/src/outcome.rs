@@ -145,7 +145,7 @@ pub enum Outcome {
     },
     /// `sk_wmem_alloc`; 1 where it is not recorded. Of stock kernels.
     DeviceMemory {
-        /// When the run had sent so many packets.
+        /// The number of packets that the run had sent by then.
         sent: u32,
         /// Bytes.
         bytes: u32,
@@ -178,7 +178,7 @@ pub enum Outcome {
         /// What it gave.
         gave: u32,
     },
-    /// So many runs of the end that accepted, of the very same moment, came before this one of the end that connected. Without this outcome none did.
+    /// The number of runs of the end that accepted, of the very same moment, that came before this one of the end that connected. Without this outcome none did.
     Order {
         /// How many.
         earlier: u32,
@@ -343,7 +343,7 @@ impl Metric {
 pub enum Refused {
     /// That of the device.
     Device {
-        /// When the run had sent so many packets.
+        /// The number of packets that the run had sent by then.
         sent: u32,
         /// `NET_XMIT_DROP` (1), `NET_XMIT_CN` (2; include/linux/netdevice.h), or an error number.
         result: i32,
@@ -374,7 +374,7 @@ impl Stretch {
     /// No kernel makes longer ones (`GRO_MAX_SIZE`).
     const LENGTH_BITS: u32 = 20;
 
-    /// `length`: sequence numbers, bytes and one for a FIN, below 2^20. `further`: so many packets behind the one with the packet's number are in it, or a
+    /// `length`: sequence numbers, bytes and one for a FIN, below 2^20. `further`: the number of packets behind the one with the packet's number that are in it, or a
     /// piece of the last; below 2^12. `None`: either is too large.
     pub fn new(length: u32, further: u32) -> Option<Stretch> {
         let fits =
@@ -387,7 +387,7 @@ impl Stretch {
         self.length
     }
 
-    /// So many packets behind the one with the packet's number are in it, or a piece of the last.
+    /// The number of packets behind the one with the packet's number that are in it, or a piece of the last.
     pub fn further(self) -> u32 {
         self.further
     }

@@ -193,7 +193,7 @@ impl Open {
         }
     }
 
-    /// The step in the middle of the bounds; where no fraction of so many packets lies within
+    /// The step in the middle of the bounds; where no fraction with that denominator lies within
     /// them, the simplest one that does.
     fn step(low: Bound, high: Bound, packets: NonZeroU64) -> Step {
         let least = (low.nanos * packets.get()).div_ceil(low.packets);

@@ -78,7 +78,7 @@ pub const SYSCTLS: [(&str, Usual, u32, u32); 45] = [
 ];
 
 impl Usual {
-    /// With so many ticks a second.
+    /// With `hz` ticks a second.
     pub fn value(self, hz: u32) -> u32 {
         match self {
             Number(value) => value,

@@ -76,7 +76,7 @@ pub enum Unreplayable {
     Refused {
         /// 0 or 1.
         end: usize,
-        /// So many events are there before.
+        /// Number of events before it.
         after: u64,
         /// What it was.
         what: String,
@@ -86,7 +86,7 @@ pub enum Unreplayable {
     Gap {
         /// 0 or 1.
         end: usize,
-        /// So many events are there before.
+        /// Number of events before it.
         after: u64,
     },
     /// Its runs have no times.
@@ -179,7 +179,7 @@ pub enum Impossible {
         /// Packets.
         further: u32,
     },
-    /// So many were merged.
+    /// Number of packets that were merged.
     #[error("what is recorded of packet {0} of those that were merged, of which there are fewer")]
     Place(u32),
     /// How often something was decided before only grows.

@@ -37,7 +37,7 @@ struct Live {
     near: u64,
     runs: Vec<Run>,
     samples: Vec<Sample>,
-    /// Of the runs that are held so many came before a loss of so many.
+    /// The number of held runs that came before a loss, and of those lost.
     gap: Option<(u64, u64)>,
     /// Runs and samples that were written.
     first: u64,
@@ -187,7 +187,7 @@ impl Writer {
         Ok(())
     }
 
-    /// So many runs were lost here; 0 if it is not known how many.
+    /// `lost` runs were lost here; 0 if it is not known how many.
     ///
     /// # Errors
     /// An end that is not open.

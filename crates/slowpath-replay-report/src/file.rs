@@ -101,7 +101,7 @@ pub fn read(file: &Path) -> Result<Vec<u8>, RecordingError> {
     }
 }
 
-/// So many bytes show what a file is.
+/// The first bytes of a file, which show what it is.
 const HEAD: u64 = 8;
 
 /// What a file is whose first bytes are these.

@@ -24,7 +24,7 @@ const NAMES: [&str; 2] = ["client.pcapng", "server.pcapng"];
 /// Begins the names of folders that go with their process.
 const PASSING: &str = "slowpath-replay-";
 
-/// So many of them may have been left behind by processes with one number.
+/// The most of them that processes with one number may have left behind.
 const MOST_LEFT: u32 = 1000;
 
 /// A folder that is removed with this value.

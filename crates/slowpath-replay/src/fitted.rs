@@ -63,7 +63,7 @@ pub struct FitProgress {
     pub round: usize,
     /// Replays of connections.
     pub replays: usize,
-    /// So many at most.
+    /// Most connections.
     pub most: usize,
     /// Connections for which something is left to try.
     pub searched: usize,

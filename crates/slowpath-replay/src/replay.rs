@@ -107,7 +107,7 @@ pub enum ReplayError {
     },
 }
 
-/// Connections that one kernel can replay, at most so many each: those with the same sysctls, spread so that `jobs` kernels have work.
+/// Connections that one kernel can replay, at most `MOST` each: those with the same sysctls, spread so that `jobs` kernels have work.
 pub fn batches(recording: &Recording, chosen: &[usize], jobs: usize) -> Vec<Vec<usize>> {
     let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for place in chosen {

@@ -17,6 +17,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +63,12 @@ pub struct RunOptions {
     /// Where lines for the operator go.
     pub journal: Arc<dyn Journal>,
 }
+
+/// How long a command waits for a process that has the directory and does not answer: a server that
+/// starts listens for commands last, one that ends has the directory a little longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is tried meanwhile.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// File descriptors beside those of sessions: files, other listeners, connections that have no
 /// session yet.
@@ -203,17 +211,19 @@ pub fn roll(directory: &Path, at_once: bool, clock: &Clock) -> Result<String, Co
 /// # Errors
 /// See [`CommandError`].
 pub fn status(directory: &Path, clock: &Clock) -> Result<Status, CommandError> {
-    match admin::ask(directory, &Command::Status) {
-        Ok(text) => Ok(serde_json::from_str(&text)?),
-        Err(AdminError::NotRunning(_)) => at_rest(directory, clock),
-        Err(error) => Err(error.into()),
+    match asked_or_own(directory, &Command::Status)? {
+        Reply::Answer(text) => Ok(serde_json::from_str(&text)?),
+        Reply::Own(state) => at_rest(directory, &state, clock),
     }
 }
 
 /// What the last server left.
-fn at_rest(directory: &Path, clock: &Clock) -> Result<Status, CommandError> {
-    let state = existing(directory)?;
-    let ca = Ca::load(&state, system_random())?;
+fn at_rest(
+    directory: &Path,
+    state: &StateDirectory,
+    clock: &Clock,
+) -> Result<Status, CommandError> {
+    let ca = Ca::load(state, system_random())?;
     let now = clock.now();
     let hosts = Hosts::load(directory)?;
     let hosts = hosts.records().iter();
@@ -236,9 +246,32 @@ fn asked_or(
     command: &Command,
     otherwise: impl FnOnce(&StateDirectory) -> Result<String, CommandError>,
 ) -> Result<String, CommandError> {
-    match admin::ask(directory, command) {
-        Err(AdminError::NotRunning(_)) => otherwise(&existing(directory)?),
-        other => Ok(other?),
+    match asked_or_own(directory, command)? {
+        Reply::Answer(text) => Ok(text),
+        Reply::Own(state) => otherwise(&state),
+    }
+}
+
+/// Who carries a command out.
+enum Reply {
+    /// The server that runs did.
+    Answer(String),
+    /// None runs: the directory is the caller's.
+    Own(StateDirectory),
+}
+
+/// Asks the server, or takes the directory; waits for a process that has it and does not answer.
+fn asked_or_own(directory: &Path, command: &Command) -> Result<Reply, CommandError> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match admin::ask(directory, command) {
+            Err(AdminError::NotRunning(_)) => {}
+            other => return Ok(Reply::Answer(other?)),
+        }
+        match existing(directory) {
+            Err(StateError::Locked { .. }) if Instant::now() < end => sleep(AGAIN),
+            state => return Ok(Reply::Own(state?)),
+        }
     }
 }
 
@@ -256,6 +289,28 @@ fn existing(directory: &Path) -> Result<StateDirectory, StateError> {
 mod tests {
     use super::*;
     use slowpath_ship::identity::Token;
+
+    #[test]
+    fn a_command_waits_for_a_process_that_has_the_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("server");
+        let clock = Clock::system();
+        init(
+            &directory,
+            &["server.example.org".to_owned()],
+            false,
+            &clock,
+        )
+        .unwrap();
+        let held = existing(&directory).unwrap();
+        let invited = std::thread::scope(|scope| {
+            let invited = scope.spawn(|| invite(&directory, "web-1", &clock));
+            // Whether it asked before or asks now, it gets the directory.
+            drop(held);
+            invited.join().unwrap()
+        });
+        assert!(invited.unwrap().parse::<Token>().is_ok());
+    }
 
     #[test]
     fn commands_work_where_no_server_runs() {

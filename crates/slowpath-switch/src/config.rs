@@ -13,9 +13,9 @@ pub const MAX_CLASSES: u8 = 8;
 /// A bound in packets, bytes, or both; what is `None` is not bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// At most so many packets.
+    /// Most packets.
     pub packets: Option<u32>,
-    /// At most so many bytes.
+    /// Most bytes.
     pub bytes: Option<u64>,
 }
 

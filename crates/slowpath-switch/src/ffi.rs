@@ -297,7 +297,7 @@ pub unsafe extern "C" fn slowpath_switch_new(config: *const Config) -> *mut Hand
     if config.ports.is_null() || config.port_count >= u32::from(u16::MAX) {
         return ptr::null_mut();
     }
-    // SAFETY: the caller's side of the contract; so many ports fit an address space.
+    // SAFETY: the caller's side of the contract; `port_count` ports fit an address space.
     let ports = unsafe { core::slice::from_raw_parts(config.ports, config.port_count as usize) };
     let made = config
         .config(ports)

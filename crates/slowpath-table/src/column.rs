@@ -33,7 +33,7 @@ pub enum Kind {
 /// How the values of a column are encoded before compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// As positions in a dictionary of at most so many bytes ([`None`]: [`Settings`]' limit);
+    /// As positions in a dictionary of at most this size, bytes ([`None`]: [`Settings`]' limit);
     /// values past it as they are.
     Dictionary(Option<usize>),
     /// As they are.

@@ -45,7 +45,7 @@ pub fn encode(
     encode_groups(file, rows, settings, (GROUP, slice), rest)
 }
 
-/// The same with row groups of so many rows.
+/// The same with row groups of a number of rows.
 pub(crate) fn encode_groups(
     file: File,
     rows: Rows,

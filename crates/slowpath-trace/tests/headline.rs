@@ -62,7 +62,7 @@ impl Capture {
         self.0.push((at_ms, ethernet(0x0800, &packet)));
     }
 
-    /// Analysed with a packet after 30 s, keeping so many connections.
+    /// Analysed with a packet after 30 s, with `keep` connections kept.
     fn analysed(mut self, keep: usize) -> CaptureReport {
         let last = ethernet(0x0800, &ipv4(17, [CLIENT, OPEN], &udp(9, 9, b"x")));
         self.0.push((30_000, last));

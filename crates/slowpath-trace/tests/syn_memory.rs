@@ -75,7 +75,7 @@ impl Follow for Quiet {
     }
 }
 
-/// The most memory that the analysis of so many SYNs took at a time.
+/// The most memory that the analysis of `syns` took at a time.
 fn peak(syns: u32) -> usize {
     let options = Options {
         threads: 1,

@@ -99,7 +99,7 @@ fn a_window_of_one_segment_is_a_limit_when_it_is_full() {
 }
 
 /// Twenty times: two segments leave half of one free, their ACK opens nothing, and an update 40 ms
-/// later lets the next go, the first of so many bytes.
+/// later lets the next go, the first of `next` bytes.
 fn blocked(next: u32) -> f64 {
     let mut t = Timeline::handshake(RTT, 20);
     for line in &mut t.lines {

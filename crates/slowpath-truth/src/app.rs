@@ -156,7 +156,7 @@ impl<'a> End<'a> {
         Ok(left == 0)
     }
 
-    /// Reads so many bytes; `false`: the run was over, or the peer closed, before.
+    /// Reads `bytes`; `false`: the run was over, or the peer closed, before.
     ///
     /// # Errors
     /// The connection broke.
@@ -171,7 +171,7 @@ impl<'a> End<'a> {
         Ok(true)
     }
 
-    /// Reads what is there, so many bytes at most; 0: the run is over, or the peer closed.
+    /// Reads what is there, `most` bytes at most; 0: the run is over, or the peer closed.
     fn take(&mut self, most: usize) -> io::Result<usize> {
         let mut data = [0; 16_384];
         let room = most.min(data.len());

@@ -26,7 +26,7 @@ const ABOUT: f64 = 1.5;
 
 /// With u of the time in which something is unread, a bigger buffer gives 1 / u times the rate (the reader is busy
 /// all the time). A quicker reader gives 1 / r times: the round trips remain, which take 1 - u of the time or, where
-/// reading and round trips overlap, one for each full window. Where one gives so many times the other it is the
+/// reading and round trips overlap, one for each full window. Where one gives this multiple of the other it is the
 /// answer; between, both are right.
 const CLEARLY: f64 = 2.0;
 

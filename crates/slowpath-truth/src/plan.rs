@@ -82,9 +82,9 @@ pub struct PathSettings {
     pub cuts_ms: Vec<(u64, u64)>,
     /// How long it is cut when the connection is being opened, milliseconds.
     pub closed_ms: u64,
-    /// Hosts ask for ECN, and packets are marked from so many in the queue on.
+    /// Hosts ask for ECN, and packets are marked from this queue length on, packets.
     pub marking: Option<u32>,
-    /// So many of a million data segments come so much later: microseconds.
+    /// The number of data segments in a million that come later, and by how much: microseconds.
     pub late: Option<(u32, u64)>,
     /// The window is kept over idle time (`tcp_slow_start_after_idle` 0).
     pub keep_window: bool,
@@ -168,7 +168,7 @@ pub enum Traffic {
 pub enum Pace {
     /// At once.
     Quick,
-    /// So many bytes, then a pause.
+    /// Some bytes, then a pause.
     Slow {
         /// Bytes.
         bytes: u32,

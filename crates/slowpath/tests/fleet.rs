@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The part of `make check-fleet` that every test run has: kills, outages, disks, resends, cuts.
+//! The part of `make check-fleet` that every test run has: kills, outages, upgrades, disks, resends,
+//! cuts, and twelve hosts whose connections have both ends observed.
 
 use slowpath_trials::fleet::{FleetPlan, host, run};
 use std::path::Path;
@@ -20,6 +21,8 @@ fn every_row_is_at_the_server_once_or_in_a_gap_whatever_happens() {
     assert_eq!(tally.findings, [] as [String; 0]);
     assert!(tally.kills >= FleetPlan::TEST.kills && tally.rows > 10_000);
     assert_eq!((tally.lost_rows, tally.doubled_rows), (0, 0));
+    println!("{} of {} connections joined", tally.joined_ends, tally.ends);
+    assert_eq!(tally.joined_ends, tally.ends);
 }
 
 const HOST: &str = "this_program_is_also_a_host_of_the_trials";

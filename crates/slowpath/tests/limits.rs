@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Connections of this process, each of them busy.
 const CONNECTIONS: usize = 15;
 
-/// `slowpath` with so many descriptors at most.
+/// `slowpath` with a limit of `descriptors`.
 fn limited(descriptors: u64, arguments: &[&str]) -> Child {
     let program = env!("CARGO_BIN_EXE_slowpath");
     let script = format!("ulimit -n {descriptors}; exec \"$@\"");

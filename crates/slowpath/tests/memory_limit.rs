@@ -22,7 +22,7 @@ const HELD: usize = 3_000;
 /// Connections that come and go: what is logged of both ends is more than a spool takes (16 MiB).
 const CHURNED: u32 = 30_000;
 
-/// Of those at most so many in a hundredth of a second: the kernel's ring holds 23,000 closes
+/// The most of those in a hundredth of a second: the kernel's ring holds 23,000 closes
 /// between two polls.
 const BURST: u32 = 50;
 

@@ -49,7 +49,7 @@ impl Segment {
     }
 }
 
-/// A handshake, so many segments of `length` from the client, each acknowledged 10 ms
+/// A handshake, a number of segments of `length` from the client, each acknowledged 10 ms
 /// later, both FINs.
 fn transfer(segments: u32, length: u32) -> Vec<Segment> {
     let mut all = Vec::new();

@@ -63,7 +63,7 @@ impl Capture {
     }
 }
 
-/// Sends so many bytes through the loopback interface; the server's port.
+/// Sends `bytes` through the loopback interface; the server's port.
 fn transfer(bytes: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     transfer_to(&listener, bytes)

@@ -237,7 +237,7 @@ impl AgentCore {
         self.tracker.save_due(&mut self.rotation, host);
     }
 
-    /// A search found so many connections that the polls do not meet; `None`: there is more
+    /// A search found `found` connections that the polls do not meet; `None`: there is more
     /// to search.
     pub(crate) fn searched(&mut self, found: Option<u64>) {
         if let Some(found) = found {

@@ -34,7 +34,7 @@ pub(crate) enum Step {
     Summaries,
     /// Search for connections that the polls do not meet.
     Search {
-        /// Among so many sockets that have not been searched; `None`: among all.
+        /// The number of sockets to search next; `None`: all.
         sockets: Option<usize>,
     },
     /// The work of each minute.

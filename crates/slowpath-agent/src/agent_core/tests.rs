@@ -15,7 +15,7 @@ use slowpath_observe::UnheldReason;
 use slowpath_observe::conntrack::Answer;
 use slowpath_observe::listeners::ListenerSighting;
 
-/// The connection at `now`, after so many retransmission timeouts of 200 ms each.
+/// The connection at `now`, after `timeouts` of 200 ms each.
 fn timeouts(cookie: u64, now: MonoNanos, timeouts: u64) -> Snapshot {
     let mut snapshot = connection(cookie);
     snapshot.at = now;
@@ -391,8 +391,8 @@ fn real_peers_are_asked_for_once_and_later_where_conntrack_is_not_ready() {
     assert_eq!(connection.real_peer, Some(peer));
 }
 
-/// A listener with a backlog of 2, whose accept queue holds so many, and that has dropped so
-/// many segments.
+/// A listener with a backlog of 2, whose accept queue holds `accept_queue`, and that has dropped
+/// `drops` segments.
 fn listener(now: MonoNanos, accept_queue: u32, drops: u64) -> ListenerScan {
     let sighting = ListenerSighting {
         snapshot: ListenerSnapshot {

@@ -16,7 +16,7 @@ struct Plant {
     noise: f64,
     /// Connections that change all the time, by priority.
     busy: [u32; PRIORITIES],
-    /// Work besides: microseconds every so many seconds.
+    /// Work besides: a period in seconds, and microseconds in each.
     lumps: Vec<(u64, f64)>,
 }
 

@@ -6,12 +6,13 @@
 //! look-up there waits for memory nearly each time. A guess may be wrong; who asks compares.
 
 use super::Key;
+use slowpath_observe::prefetch;
 use std::ptr;
 
 /// Places at first, and at least.
 const FEW: usize = 1 << 12;
 
-/// Places for each connection, at least: so many share none with another even where their
+/// Places for each connection, at least: most connections share none with another even where their
 /// cookies are far from each other.
 const EACH: usize = 4;
 
@@ -27,7 +28,7 @@ fn tag(key: Key) -> u32 {
 }
 
 impl SlotCache {
-    /// Whether there is too little room for so many connections.
+    /// Whether there is too little room for `connections`.
     pub fn is_small_for(&self, connections: usize) -> bool {
         self.places.len() < (EACH * connections).max(FEW)
     }
@@ -54,7 +55,7 @@ impl SlotCache {
     #[inline]
     pub fn prefetch(&self, key: Key) {
         if let Some(place) = self.place(key) {
-            super::prefetch(ptr::from_ref(&self.places[place]).cast());
+            prefetch(ptr::from_ref(&self.places[place]).cast());
         }
     }
 

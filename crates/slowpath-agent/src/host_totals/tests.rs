@@ -162,7 +162,7 @@ fn names_are_bounded_and_nothing_is_lost() {
     assert_eq!(host_totals.applications.named().len(), 4);
 }
 
-/// So many seconds of a problem.
+/// A problem that lasts `seconds`.
 fn suffer(host_totals: &mut HostTotals, name: &str, seconds: u64) {
     let owner = owner(name);
     let mut life = Life::default();

@@ -86,7 +86,7 @@ pub(crate) fn without_secrets(line: &str) -> String {
 enum Next {
     /// Judged by itself.
     Any,
-    /// So many are secret.
+    /// The number that are secret.
     Secret(u8),
     /// A secret, unless it is a port, a path or a number.
     AfterP,

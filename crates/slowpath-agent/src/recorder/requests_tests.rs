@@ -10,7 +10,7 @@ use crate::tracker::{ConnectionTracker, PollTime, TrackerOptions};
 use slowpath_diagnose::Thresholds;
 use slowpath_model::{Micros, Owner, RtoStats};
 
-/// What is asked for when a connection shows itself at these seconds with so many timeouts of
+/// What is asked for when a connection shows itself at these seconds with these numbers of timeouts of
 /// half a second each, and closes.
 fn requests(wanted: KeepFilter, samples: &[(u64, u64)], close: u64) -> Vec<Vec<KeepRequest>> {
     let options = TrackerOptions {

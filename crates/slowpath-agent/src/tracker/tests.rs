@@ -79,7 +79,7 @@ fn at_the_end_all_that_changed_are_saved_at_once() {
     assert_eq!(host.summaries().len() as u64, CONNECTIONS);
 }
 
-/// A poll at which the connection has had so many timeouts; `unacknowledged` where the observer
+/// A poll at which the connection has had `timeouts`; `unacknowledged` where the observer
 /// states it.
 fn poll_timeouts(
     tracker: &mut ConnectionTracker,

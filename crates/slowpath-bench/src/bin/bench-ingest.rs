@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a fleet's server takes; the last line is one JSON object.
 //!
-//! `bench-ingest [--quick] SLOWPATH`, with the path of the command.
+//! `bench-ingest [--quick] SLOWPATH`, with the path of the command, or `bench-ingest agent-cost
+//! SLOWPATH RUNS SECONDS`: what shipping costs an agent.
 
 use serde_json::json;
 use slowpath_bench::farm::{self, Farm};
 use slowpath_bench::ingest::{self, Plan};
-use slowpath_bench::{children_cpu, median, seed};
+use slowpath_bench::{budget, children_cpu, median, seed};
 use std::error::Error;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 /// Sockets that `ss -tin` is measured over, and how often.
 const SOCKETS: usize = 10_000;
@@ -23,9 +25,19 @@ fn main() -> ExitCode {
             _ => Err("farm-child PAIRS NUMBER here|separate".into()),
         },
         [ingest::load::ARGUMENT, task] => ingest::load::child(task),
+        [budget::ARGUMENT, pairs, rate] => match (pairs.parse(), rate.parse()) {
+            (Ok(pairs), Ok(rate)) => budget::child(pairs, rate).map_err(Into::into),
+            _ => Err("busy-child PAIRS RATE".into()),
+        },
+        ["agent-cost", program, runs, seconds] => match (runs.parse(), seconds.parse()) {
+            (Ok(runs), Ok(seconds)) => agent_cost(program, runs, seconds),
+            _ => Err("bench-ingest agent-cost SLOWPATH RUNS SECONDS".into()),
+        },
         [program] => bench(program, Plan::WHOLE),
         ["--quick", program] => bench(program, Plan::QUICK),
-        _ => Err("usage: bench-ingest [--quick] SLOWPATH".into()),
+        _ => {
+            Err("usage: bench-ingest [--quick] SLOWPATH | agent-cost SLOWPATH RUNS SECONDS".into())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,6 +65,27 @@ fn bench(program: &str, plan: Plan) -> Result<(), Box<dyn Error>> {
             "catch_up_ratio": tenths(figures.catch_up_ratio),
             "bytes_per_row": tenths(figures.bytes_per_row),
             "ss_ns_per_socket": ss.round(),
+        })
+    );
+    Ok(())
+}
+
+fn agent_cost(program: &str, runs: usize, seconds: u64) -> Result<(), Box<dyn Error>> {
+    let length = Duration::from_secs(seconds);
+    let cost = ingest::ship_cost(Path::new(program), runs, length)?;
+    let thousandths = |value: f64| (value * 1e3).round() / 1e3;
+    println!(
+        "{}",
+        json!({
+            "sockets": cost.sockets,
+            "runs": runs,
+            "rows_per_second": tenths(cost.rows_per_second),
+            "logging_us_per_poll": tenths(cost.logging),
+            "shipping_us_per_poll": tenths(cost.shipping),
+            "ship_ratio": thousandths(cost.ratio),
+            "ship_thread_ratio": thousandths(cost.thread_ratio),
+            "ship_ratio_low": thousandths(cost.within.0),
+            "ship_ratio_high": thousandths(cost.within.1),
         })
     );
     Ok(())

@@ -10,6 +10,7 @@
 //! - `connection`: TLS and HTTP of one agent; `agent`: when it ships what, as the agent's own
 //!   client does; `load`: many of them in one process; `loads`: those processes.
 //! - `server`: the server's process; `trial`: the phases, and what was measured in each.
+//! - `ship_cost`: what shipping costs a real agent.
 
 mod agent;
 mod connection;
@@ -19,6 +20,7 @@ mod identities;
 pub mod load;
 mod loads;
 pub mod server;
+mod ship_cost;
 mod trial;
 
 // The workload of the store's own bench.
@@ -26,6 +28,7 @@ mod trial;
 #[path = "../../../slowpath-store/examples/volume/workload.rs"]
 mod workload;
 
+pub use ship_cost::{ShipCost, ship_cost};
 pub use trial::{Figures, Plan, measure};
 
 use rustix::time::{ClockId, clock_gettime};

@@ -6,8 +6,9 @@
 //! 1. *Held*: less than a segment waited for the acknowledgement of a small one before it
 //!    (Nagle, RFC 9293 section 3.7.4, with Minshall's change: `tcp_nagle_check`), or for
 //!    more data under TCP_CORK. What a delayed acknowledgement held is DelayedAck's and is
-//!    taken off. The end of a write of a segment or more without an answer delays nothing: the
-//!    next write completes it, and as much arrives. There is no answer if fewer segments with data came back
+//!    taken off. The end of a write of half a segment or more without an answer delays nothing: the
+//!    next write completes it, and as much arrives. (A proxy that writes what each segment brought writes a segment
+//!    on average, and less in one interval or another.) There is no answer if fewer segments with data came back
 //!    than a quarter of the writes: a message may take up to four of them.
 //! 2. *Tiny*: writes of a quarter of a segment or less on average, and more of them than
 //!    segments would have been needed, and than answers came. Each of those that could have
@@ -55,7 +56,7 @@ pub(crate) fn small_writes(
     Measure::of_events(Some(tiny), Some(held + cost(tiny)))
 }
 
-/// What so many writes that could have been spared cost.
+/// What `spared` writes cost that could have been spared.
 pub(crate) fn cost(spared: u64) -> Micros {
     Micros(spared.saturating_mul(EACH.0))
 }
@@ -85,9 +86,9 @@ impl Written {
             .saturating_sub(self.bytes.div_ceil(mss).max(answers))
     }
 
-    /// Writes of a segment or more on average, without answers.
+    /// Writes of half a segment or more on average, without answers.
     fn is_stream(&self, mss: u32, answers: u64) -> bool {
         let segments = u64::from(mss.max(1)).saturating_mul(self.writes);
-        self.writes > 0 && self.bytes >= segments && answers.saturating_mul(PART) < self.writes
+        self.writes > 0 && self.bytes >= segments / 2 && answers.saturating_mul(PART) < self.writes
     }
 }

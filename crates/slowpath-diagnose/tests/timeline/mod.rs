@@ -191,7 +191,7 @@ impl Timeline {
         self
     }
 
-    /// So many writes of so many bytes, all sent.
+    /// `writes` of `bytes_each`, all sent.
     pub fn wrote(mut self, writes: u64, bytes_each: u64) -> Self {
         let calls = self.after.sends.as_mut().unwrap();
         calls.count += writes;

@@ -90,7 +90,7 @@ impl Scene {
         }
     }
 
-    /// A run, at so many microseconds.
+    /// A run, at `us` microseconds.
     pub fn run(&mut self, end: usize, us: u64, handler: Handler) {
         self.at = us * 1000;
         self.connection.ends[end].runs.push(Run {
@@ -127,7 +127,7 @@ impl Scene {
         }
     }
 
-    /// The run before acknowledged so many packets of data, with a window.
+    /// The run before acknowledged `packets` of data, with a window.
     pub fn acknowledges(&mut self, packets: u32, window: u16) {
         self.sends(1, 1, 0, 1 + packets * SIZE, 0x10);
         if let Some(header) = self.headers[1].last_mut() {
@@ -135,7 +135,7 @@ impl Scene {
         }
     }
 
-    /// The application writes so many packets, which are sent at once.
+    /// The application writes `count` packets, which are sent at once.
     pub fn writes(&mut self, us: u64, first: u32, count: u32) {
         let bytes = count * SIZE;
         let result = bytes as i32;

@@ -3,7 +3,7 @@
 
 use super::connection::{Shared, serve};
 use super::{Handshake, SessionLimits, Sessions};
-use crate::server::Background;
+use crate::server::{Background, runtime};
 use crate::{Events, ServerError};
 use axum::Router;
 use std::io;
@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
@@ -43,11 +42,7 @@ impl<P: Clone + Send + Sync + 'static> SessionServer<P> {
         handshake: Arc<H>,
         (router, events): (Router, Arc<dyn Events>),
     ) -> Result<Self, ServerError> {
-        let runtime = Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(ServerError::Start)?;
+        let runtime = runtime()?;
         let listener = {
             let _within = runtime.enter();
             listen(address).map_err(|source| ServerError::Listen { address, source })?

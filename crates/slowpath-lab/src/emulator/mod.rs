@@ -46,6 +46,7 @@ mod lateness;
 mod packet;
 mod report;
 mod system;
+mod text;
 
 pub use error::LabError;
 pub use host::{Host, INTERFACE, PINNED_SYSCTLS};

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Buckets of an octave, as a power of two: a value and its bucket's middle differ by 1/128 at most.
 const FINE: u32 = 6;
 
-/// A part of so many of the exchanges that overlap makes the traffic duplex: the times of the others no
+/// This part of the exchanges, if they overlap, makes the traffic duplex: the times of the others no
 /// longer have a 95th percentile of all.
 const OVERLAPPING_PART: u64 = 20;
 
@@ -222,7 +222,7 @@ mod tests {
 
     const MS: u64 = 1_000;
 
-    /// Turns that took so many milliseconds each.
+    /// Turns that took `ms` milliseconds, one after the other.
     fn answers(ms: &[u32]) -> AnswerSums {
         let mut sums = AnswerSums::default();
         for ms in ms {

@@ -12,7 +12,7 @@ use std::fmt;
 pub enum Transport {
     /// TCP, with that one of [`Settings::tcp`].
     Tcp(u8),
-    /// Datagrams of so many bytes on the wire, header included, as fast as the host's link
+    /// Datagrams of a size in bytes on the wire, header included, as fast as the host's link
     /// goes. What is dropped stays lost.
     Datagrams(u16),
 }
@@ -23,7 +23,7 @@ pub enum Application {
     /// Everything at the start.
     #[default]
     AtOnce,
-    /// So many bytes at the start, and again after each interval.
+    /// Some bytes at the start, and as many after each interval.
     Periodic {
         /// Bytes of a write.
         chunk: u32,
@@ -127,7 +127,7 @@ pub struct Settings {
     pub seed: u64,
     /// Queues to write down.
     pub queues: QueueSeries,
-    /// At most so many samples; the rest is counted.
+    /// Most samples; the rest is counted.
     pub max_queue_samples: usize,
     /// Whether flows say their path.
     pub paths: bool,

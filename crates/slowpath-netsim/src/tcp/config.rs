@@ -35,7 +35,7 @@ pub enum Ecn {
 /// How a sender finds out that a segment was lost, before the retransmission timer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossDetection {
-    /// So many duplicate ACKs, or segments SACKed beyond it. 3 in RFC 5681 and RFC 6675.
+    /// A number of duplicate ACKs, or of segments SACKed beyond it. 3 in RFC 5681 and RFC 6675.
     DuplicateAcks(u32),
     /// By time (RFC 8985), with its reordering window; three SACKed segments make it zero.
     /// Needs SACK.
@@ -69,7 +69,7 @@ pub enum DelayedAck {
 /// What the receiver offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveWindow {
-    /// So many bytes.
+    /// Always this size, bytes.
     Fixed(u32),
     /// Linux's dynamic right-sizing: twice what the application read in a round trip, up
     /// to a most.
@@ -84,7 +84,7 @@ pub enum ReceiveWindow {
 /// An application that reads in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// At most so many bytes at a time.
+    /// Most bytes at a time.
     pub bytes: u32,
     /// So long after something came, and again as long as there is more to come.
     pub every: Span,
@@ -117,7 +117,7 @@ pub struct TcpConfig {
     pub header: u16,
     /// Segments at the start. 10 in RFC 6928.
     pub initial_window: u32,
-    /// At most so many segments in slow start before anything was lost.
+    /// Most segments in slow start before anything was lost.
     pub initial_ssthresh: u32,
     /// The most segments one ACK adds in slow start (RFC 3465's L); `None`: as many as it
     /// acknowledges, as Linux does.

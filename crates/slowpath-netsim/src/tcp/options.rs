@@ -26,7 +26,7 @@ pub(super) fn sack_blocks(config: &TcpConfig) -> usize {
     }
 }
 
-/// What an acknowledgment with so many SACK blocks takes on the wire, bytes: 8 a block, and 4
+/// What an acknowledgment with `blocks` SACK blocks takes on the wire, bytes: 8 a block, and 4
 /// before them.
 #[inline]
 pub(super) fn ack_bytes(config: &TcpConfig, blocks: usize) -> u16 {

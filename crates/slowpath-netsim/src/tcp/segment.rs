@@ -63,7 +63,7 @@ impl Default for SackBlocks {
 }
 
 impl SackBlocks {
-    /// None, of at most so many, which are [`MAX_SACK_BLOCKS`] at most.
+    /// None, with room for `most`, which is [`MAX_SACK_BLOCKS`] at most.
     #[inline]
     pub fn with_capacity(capacity: usize) -> Self {
         SackBlocks {

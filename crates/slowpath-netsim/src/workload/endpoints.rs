@@ -109,7 +109,7 @@ impl Endpoints {
         })
     }
 
-    /// That every receiver may be sent to by so many senders.
+    /// That every receiver may be sent to by `degree` senders.
     ///
     /// # Errors
     /// The first that may not.
@@ -166,7 +166,7 @@ impl Endpoints {
         self.to[random.below(self.to.len() as u32) as usize]
     }
 
-    /// So many different senders to a receiver. `order` holds the senders in any order and
+    /// `degree` different senders to a receiver. `order` holds the senders in any order and
     /// is left in another.
     pub(super) fn senders_to(
         &self,

@@ -34,7 +34,7 @@ pub struct Incast {
     pub response: u64,
     /// Each answer begins up to so much after the query, uniformly.
     pub jitter: Span,
-    /// At most so many queries.
+    /// Most queries.
     pub count: Option<u64>,
 }
 

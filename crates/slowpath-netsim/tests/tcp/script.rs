@@ -43,7 +43,7 @@ impl Script {
         }
     }
 
-    /// So many milliseconds later; what is due on the way happens.
+    /// `ms` milliseconds later; what is due on the way happens.
     pub fn wait(&mut self, ms: u64) -> &mut Self {
         let until = self.now + Span::from_millis(ms);
         while let Some(due) = self.sender.deadline().filter(|due| *due <= until) {

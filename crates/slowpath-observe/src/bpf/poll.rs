@@ -4,11 +4,12 @@
 use super::thin::Waiting;
 use super::{BpfTier, PollError};
 use crate::probes::connection::layouts::record_flag::RECORD_BUSY;
-use crate::probes::connection::{Note, Shared};
+use crate::probes::connection::{Note, Record, Shared};
 use crate::probes::lifecycle::Closes;
-use crate::{PollReport, Sink, monotonic};
+use crate::{PollReport, Sink, monotonic, prefetch_part};
 use rustc_hash::FxHashSet;
 use slowpath_model::MonoNanos;
+use std::mem::offset_of;
 use std::ops::Range;
 
 /// Passes over the sockets that one poll makes at most, when more changed than the area
@@ -23,6 +24,13 @@ const BATCH: u32 = 512;
 /// each time who takes them can have the processor fetch something, first where to look.
 const ANNOUNCED: usize = 8;
 const EXPECTED: usize = 4;
+
+/// How many snapshots before its own a record is fetched from the cache to which the ones behind it
+/// have displaced it while the kernel wrote them.
+const FETCHED: usize = 2;
+
+/// What every record has: `waits` and what follows are of few.
+const HOT: Range<usize> = 0..offset_of!(Record, waits);
 
 /// What is fixed when a poll begins.
 struct Round {
@@ -152,9 +160,10 @@ impl BpfTier {
             waiting.add(note, list_epoch, &mut due);
         });
         waiting.take(list_epoch, &mut due);
+        let mut met = FxHashSet::default();
         if was_late {
-            // Such a connection may have been noted again for this very poll.
-            let mut met = FxHashSet::default();
+            // Such a connection may have been noted again for this very poll, and its mark does not say
+            // that this poll is the one that looks at it.
             due.retain(|note| met.insert(note.cookie));
         }
         if round.walk {
@@ -170,6 +179,7 @@ impl BpfTier {
             self.collect_due(&due, list_epoch, false, report, sink)?;
             due.clear();
             waiting.take_busy(list_epoch, &mut due);
+            due.retain(|note| !met.contains(&note.cookie));
             self.collect_due(&due, list_epoch, true, report, sink)?;
             report.live = self.shared.first().live;
             report.visited = report.live;
@@ -337,6 +347,9 @@ impl BpfTier {
             }
             if let Some(later) = records.get(i + EXPECTED) {
                 sink.expect(later.netns, later.cookie);
+            }
+            if let Some(later) = records.get(i + FETCHED) {
+                prefetch_part(later, HOT);
             }
             if record.has(RECORD_BUSY) && self.carried.len() < self.note_entries as usize {
                 self.carried.push(Note {

@@ -5,16 +5,19 @@
 //! ([`slowpath_layout`]). Second step: [`Record::snapshot`] undoes the
 //! kernel's scalings (srtt x8, mdev x4, jiffies) once and turns sentinels into `None`.
 
+use caller::Caller;
+use calls::Calls;
 use slowpath_layout::{Mirror, Struct, mirror};
 use slowpath_model::{
-    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, Closer, ConnectionId, Ending, EpisodeWaits,
-    FourTuple, Holder, Micros, MonoNanos, Multipath, OpeningWaits, Origin, QueueWaits,
-    RecoveryStats, RtoStats, RttSums, Snapshot, SocketFacts, TcpState, TcpStats, Tier, Turns,
-    WaitSums, Waits,
+    CaState, CallStats, ConnectionId, Ending, EpisodeWaits, FourTuple, Micros, MonoNanos,
+    Multipath, OpeningWaits, Origin, QueueWaits, RecoveryStats, RtoStats, RttSums, Snapshot,
+    SocketFacts, TcpState, TcpStats, Tier, Turns, WaitSums, Waits,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use turns::{LatestTurns, RecordAnswers, RecordTurns};
 
+mod caller;
+mod calls;
 mod turns;
 
 /// The C side of what is mirrored, from the objects' BTF.
@@ -23,8 +26,6 @@ pub(crate) mod layouts {
     include!(concat!(env!("OUT_DIR"), "/layouts.rs"));
 }
 
-use layouts::both::BOTH_BYTES_BITS;
-use layouts::caller_flag::{CALLER_HANDED_ON, CALLER_KERNEL};
 use layouts::origin::{ORIGIN_ACCEPTED, ORIGIN_OPENED};
 use layouts::record_flag::{
     RECORD_APP_LIMITED, RECORD_CLOSED, RECORD_HAS_RTO, RECORD_MPTCP_UNREAD, RECORD_MPTCP_WINDOW,
@@ -35,19 +36,6 @@ use layouts::record_flag::{
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 const AF_INET6: u8 = 10;
-
-mirror! {
-    /// `struct calls`.
-    pub(crate) struct Calls = layouts::CALLS {
-        count: u64,
-        bytes: u64,
-        both: u64,
-        last_jiffies: u64,
-        min: u32,
-        max: u32,
-        histogram: [u32; CALL_HISTOGRAM_BUCKETS],
-    }
-}
 
 mirror! {
     /// `struct waits`; the last eight are the probes' own.
@@ -75,59 +63,6 @@ mirror! {
         zero_open: u8,
         burst_open: u8,
         pad: u16,
-    }
-}
-
-mirror! {
-    /// `struct caller`.
-    pub(crate) struct Caller = layouts::CALLER {
-        start_ns: u64,
-        cgroup: u64,
-        socket_cgroup: u64,
-        listener: u64,
-        closer_start_ns: u64,
-        pid: u32,
-        program: u32,
-        flags: u32,
-        closer_pid: u32,
-        command: [u8; 16],
-    }
-}
-
-impl Caller {
-    fn claim(&self, origin: u32) -> Option<Claim> {
-        let holder = Holder {
-            pid: self.pid,
-            start_ns: self.start_ns,
-            program: self.program,
-            cgroup: self.cgroup,
-            command: self.command,
-        };
-        let some = |id: u64| (id != 0).then_some(id);
-        let socket_cgroup = some(self.socket_cgroup);
-        let closer = (self.closer_pid != 0).then_some(Closer {
-            pid: self.closer_pid,
-            start_ns: self.closer_start_ns,
-        });
-        if self.flags & CALLER_KERNEL != 0 {
-            Some(Claim::Kernel)
-        } else if self.pid == 0 && origin == ORIGIN_OPENED {
-            None
-        } else if self.pid == 0 {
-            Some(Claim::UnknownOpener {
-                listener: some(self.listener),
-                socket_cgroup,
-                closer,
-            })
-        } else {
-            match closer.filter(|_| self.flags & CALLER_HANDED_ON != 0) {
-                Some(closer) => Some(Claim::HandedOn {
-                    opener: holder,
-                    closer,
-                }),
-                None => Some(Claim::Opener(holder)),
-            }
-        }
     }
 }
 
@@ -362,46 +297,6 @@ fn sample(us: u32) -> Option<Micros> {
     (us != u32::MAX).then_some(Micros(us.into()))
 }
 
-/// The number nearest to `near` of which `low` are the lower `bits`; `bits` is at most 63.
-fn nearest(near: u64, low: u64, bits: u32) -> u64 {
-    let unused = 64 - bits;
-    let ahead = low.wrapping_sub(near) << unused;
-    near.saturating_add_signed(ahead as i64 >> unused)
-}
-
-impl Calls {
-    /// Calls and bytes. The probe counts both with one atomic addition; two threads that call at once may
-    /// lose a count of the other in the rest, which is near.
-    fn exact(&self) -> (u64, u64) {
-        let bytes = nearest(self.bytes, self.both, BOTH_BYTES_BITS);
-        // What the bytes have carried over is no call.
-        let calls = (self.both >> BOTH_BYTES_BITS).wrapping_sub(bytes >> BOTH_BYTES_BITS);
-        (nearest(self.count, calls, 64 - BOTH_BYTES_BITS), bytes)
-    }
-
-    /// `at` and `at_jiffies` name one moment.
-    fn stats(&self, at: MonoNanos, at_jiffies: u64, hz: u32) -> CallStats {
-        let (count, bytes) = self.exact();
-        let some = count > 0;
-        // At most the age of the host: a century in nanoseconds is below 2^62.
-        let ago = at_jiffies.saturating_sub(self.last_jiffies);
-        let ago = match hz {
-            1000 => ago.saturating_mul(1_000_000),
-            250 => ago.saturating_mul(4_000_000),
-            100 => ago.saturating_mul(10_000_000),
-            hz => ago.saturating_mul(1_000_000_000) / u64::from(hz.max(1)),
-        };
-        CallStats {
-            count,
-            bytes,
-            min: some.then_some(self.min),
-            max: some.then_some(self.max),
-            histogram: self.histogram,
-            last: some.then(|| MonoNanos(at.0.saturating_sub(ago))),
-        }
-    }
-}
-
 impl Record {
     /// Whether it has that one of `enum record_flag`.
     pub(crate) fn has(&self, flag: u32) -> bool {
@@ -586,43 +481,5 @@ impl Record {
                 time: Micros::from_millis(self.total_rto_time_ms.into()),
             }),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn calls(count: u64, bytes: u64, both: u64) -> Calls {
-        Calls {
-            count,
-            bytes,
-            both,
-            last_jiffies: 0,
-            min: 1,
-            max: 1,
-            histogram: [0; CALL_HISTOGRAM_BUCKETS],
-        }
-    }
-
-    /// What two threads lost of the counts is in `both`, whose fields have overflowed: 2^33 + 6 calls and
-    /// 2^45 + 7 bytes, of which 2 calls and 1,000 bytes were lost.
-    #[test]
-    fn what_two_threads_lost_is_in_the_sum_of_both() {
-        let (count, bytes) = ((1u64 << 33) + 6, (1u64 << 45) + 7);
-        let both = (count << 44).wrapping_add(bytes);
-        assert_eq!(calls(count, bytes, both).exact(), (count, bytes));
-        assert_eq!(
-            calls(count - 2, bytes - 1_000, both).exact(),
-            (count, bytes)
-        );
-    }
-
-    /// A record that was copied between two additions.
-    #[test]
-    fn the_sum_of_both_may_be_behind() {
-        assert_eq!(calls(1, 10, 0).exact(), (0, 0));
-        assert_eq!(calls(1 << 20, 1 << 44, 1 << 44).exact(), (1 << 20, 1 << 44));
-        assert_eq!(calls(0, 0, u64::MAX).exact(), (0, 0));
     }
 }

@@ -188,8 +188,13 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 	r->retransmits = icsk->icsk_retransmits;
 	r->probes = icsk->icsk_probes_out;
 	r->origin = c->origin;
-	/* not skc_num: a closing socket has given its port back */
-	r->local_port = __builtin_bswap16(icsk->icsk_inet.inet_sport);
+	/*
+	 * A closing socket has given its port back. Of any other, inet_sport lies in a cache line that
+	 * nothing else is read from.
+	 */
+	r->local_port = sk->__sk_common.skc_num;
+	if (!r->local_port)
+		r->local_port = __builtin_bswap16(icsk->icsk_inet.inet_sport);
 	r->remote_port = __builtin_bswap16(sk->__sk_common.skc_dport);
 	if (r->family == AF_INET6) {
 		u32 *local = (u32 *)r->local, *remote = (u32 *)r->remote;

@@ -119,6 +119,7 @@ struct sock_common {
 	union {
 		struct {
 			__be16 skc_dport;
+			__u16 skc_num;
 		};
 	};
 	unsigned short skc_family;

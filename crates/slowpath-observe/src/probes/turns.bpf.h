@@ -26,7 +26,7 @@ struct tcp_skb_cb {
 #define TCPHDR_FIN 0x01
 #define TCPHDR_PSH 0x08
 
-/* A tick is at most 2 % of so many: what began before the agent did is known by ticks only. */
+/* Of this many a tick is at most 2 %: what began before the agent did is known by ticks only. */
 #define SEED_TICKS 50
 
 static __always_inline bool any_turns(const struct turns *t)

@@ -153,10 +153,11 @@ static __always_inline u8 multipath_waits(struct tcp_sock *tp)
 	u8 flags = 0;
 	s64 left;
 
-	if (!bpf_core_field_exists(tp->is_mptcp) || !tp->is_mptcp ||
+	/* first what `fill` reads the cache line of: is_mptcp lies in one that it needs for nothing else */
+	subflow = tp->inet_conn.icsk_ulp_data;
+	if (!subflow || !bpf_core_field_exists(tp->is_mptcp) || !tp->is_mptcp ||
 	    !bpf_core_type_exists(struct mptcp_subflow_context))
 		return 0;
-	subflow = tp->inet_conn.icsk_ulp_data;
 	mptcp = (struct mptcp_sock *)BPF_CORE_READ(subflow, conn);
 	if (!mptcp)
 		return 0;

@@ -110,7 +110,7 @@ pub enum Why {
     Gap {
         /// Which end.
         end: usize,
-        /// So many are there before.
+        /// Number of those before it.
         after: u64,
     },
 }

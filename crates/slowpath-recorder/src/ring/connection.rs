@@ -8,7 +8,7 @@ use slowpath_recording::{
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Runs are encoded so many at a time: the fixed cost of a frame, some hundred bytes, is then below a twentieth.
+/// Runs that are encoded at a time: the fixed cost of a frame, some hundred bytes, is then below a twentieth.
 const FRAME: usize = 4_096;
 /// What an event takes before it is encoded: a run, or one of its outcomes, which is less.
 const EVENT: usize = size_of::<Run>();

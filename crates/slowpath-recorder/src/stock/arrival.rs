@@ -116,7 +116,7 @@ impl Side {
         }
     }
 
-    /// So many at the head of the backlog were part of the packet before them.
+    /// The first `count` of the backlog were part of the packet before them.
     pub(super) fn merged(&mut self, count: usize, peer: PeerView<'_>) {
         let queued: Vec<Queued> = self.backlog.drain(..count).collect();
         if self.merged_one_sided(queued.iter().map(|it| it.name)) {

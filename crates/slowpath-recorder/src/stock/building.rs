@@ -61,7 +61,7 @@ impl Building {
         self.run.outcomes.push(outcome);
     }
 
-    /// A packet is sent while the device has so much: less than when so many had been sent, and small queues let it through.
+    /// A packet is sent while the device has `memory`: less than after the packets before it, and small queues let it through.
     pub(super) fn freed(&mut self, memory: u32) {
         let nth = self.sent;
         let mut outcomes = self.run.outcomes.iter().rev();
@@ -87,7 +87,7 @@ impl Building {
         self.clocks + self.sent + u32::from(self.sending)
     }
 
-    /// `jiffies` were this at the latest when so many clocks had been read and packets sent.
+    /// `jiffies` were this at the latest after the clocks that have been read and the packets that have been sent.
     pub(super) fn tick(&mut self, jiffies: u32) {
         let ticks = jiffies.wrapping_sub(self.run.jiffies);
         if ticks != self.ticks {

@@ -65,7 +65,7 @@ fn set((level, name): (u16, u16), value: i64) -> Handler {
     Handler::Option { level, name, value }
 }
 
-/// So many SYN-ACKs are sent again in so many seconds: what `secs_to_retrans` makes the number of.
+/// The seconds in which this number of SYN-ACKs are sent again: what `secs_to_retrans` makes the number of.
 fn seconds_of(retransmissions: u32) -> i64 {
     let mut timeout = 1;
     (0..retransmissions.min(255)).fold(0, |period, _| {

@@ -10,7 +10,7 @@ pub(super) struct RunLog {
     /// Those that were not handed out before the end, see [`Side::settle`](super::side::Side::settle).
     pub(super) runs: Vec<Run>,
     pub(super) states: Vec<SocketFields>,
-    /// So many were handed out before them.
+    /// Runs that were handed out before them.
     pub(super) handed_out: usize,
     /// The check of the last run that has one.
     pub(super) last_check: u32,
@@ -40,7 +40,7 @@ impl RunLog {
         self.runs.get_mut(place.checked_sub(self.handed_out)?)
     }
 
-    /// The first so many, which leave.
+    /// The first `count`, which leave.
     pub(super) fn hand_out(&mut self, count: usize) -> Vec<Run> {
         self.handed_out += count;
         self.states.drain(..count);

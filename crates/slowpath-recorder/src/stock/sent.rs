@@ -122,7 +122,7 @@ impl Sent {
         })
     }
 
-    /// What begins in that one, with so many pieces of it before. `None`: it reaches further than what was sent behind it.
+    /// What begins in that one, with `pieces` of it before. `None`: it reaches further than what was sent behind it.
     fn stretch(&self, head: Numbered, name: Name, pieces: u16) -> Option<PacketMatch> {
         let [from, to] = name.stretch;
         let before = from.wrapping_sub(head.begins);

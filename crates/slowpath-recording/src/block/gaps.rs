@@ -21,7 +21,7 @@ const MIXED: usize = 3;
 const PLACES: usize = 1 << 20;
 /// Questions that have weights of their own.
 const QUESTIONS: usize = 256;
-/// Logits are in 256ths and at most so many.
+/// The largest logit, in 256ths.
 const MOST: i32 = 2047;
 /// Weights are in 65,536ths: 0.4 at first.
 const WEIGHT: i32 = 26_214;
@@ -212,7 +212,7 @@ impl Gaps {
         }
     }
 
-    /// Bits that a gap of so many units would take.
+    /// Bits that a gap of `gap` units would take.
     pub(crate) fn cost(&self, gap: u64) -> f64 {
         let number = gap.saturating_add(1);
         let bits = number.ilog2();

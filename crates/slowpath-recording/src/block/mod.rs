@@ -35,7 +35,7 @@ pub(super) struct Piece<R> {
     pub(super) end: usize,
     /// Runs of this end before these, without those that were lost.
     pub(super) first: u64,
-    /// So many runs of this piece are before a gap, and so many were lost there.
+    /// The number of this piece's runs before a gap, and of those that were lost there.
     pub(super) gap: Option<(u64, u64)>,
     /// The packet that is expected first.
     pub(super) expected: u64,
@@ -93,7 +93,7 @@ const HAS_GAP: u8 = 2;
 const HAS_SAMPLES: u8 = 4;
 /// Its times are near the true ones: their gaps are range-coded.
 const IS_NEAR: u8 = 8;
-/// Each run has its check, not only one of so many.
+/// Each run has its check, not only one of [`CHECKED`](crate::CHECKED).
 const HAS_CHECKS: u8 = 16;
 const FLAGS: u8 = 1 | HAS_GAP | HAS_SAMPLES | IS_NEAR | HAS_CHECKS;
 
@@ -341,7 +341,7 @@ pub(super) fn decode(payload: &[u8], hz: u32) -> Result<Block, Nonsense> {
     })
 }
 
-/// So many units after a moment.
+/// The moment that is `units` after `at`.
 fn further(at: Moment, units: i64, unit: u64, column: Column) -> Result<Moment, Nonsense> {
     let nanos = i64::try_from(i128::from(units) * i128::from(unit));
     let nanos = nanos.map_err(|_| Nonsense::Large {

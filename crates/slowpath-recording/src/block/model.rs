@@ -19,7 +19,7 @@ const LENGTHS: usize = 32;
 const ONE: u32 = 1 << 16;
 /// No answer is ever surer than this.
 const LEAST: u32 = 48;
-/// Answers after which the newest one counts no less than one in so many.
+/// Answers after which the newest one counts no less than one in this number.
 const MEMORY: u32 = 160;
 /// Below this the range is too small for 65,536ths.
 const BOTTOM: u32 = 1 << 24;

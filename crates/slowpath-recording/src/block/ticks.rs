@@ -25,7 +25,7 @@ fn tick(hz: u32) -> u64 {
     1_000_000_000u64.checked_div(hz.into()).unwrap_or(0)
 }
 
-/// When a run began whose time is not kept: so many ticks after the run before it.
+/// When a run began whose time is not kept: `ticks` after the run before it.
 pub(crate) fn later(before: Moment, ticks: i32, hz: u32) -> Moment {
     let nanos = i64::from(ticks).wrapping_mul(tick(hz) as i64);
     Moment(before.0.wrapping_add(nanos as u64))

@@ -29,7 +29,7 @@ pub fn packet(number: u32) -> Handler {
     }
 }
 
-/// So many packets of bulk, every 100th lost, an ACK for every second.
+/// `packets` of bulk, every 100th lost, an ACK for every second.
 pub fn bulk(packets: u32) -> Recording {
     let mut sender = vec![
         run(1_000, Handler::Connect, 7),

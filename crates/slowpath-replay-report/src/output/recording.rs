@@ -167,7 +167,7 @@ pub(crate) enum ArgumentsOutput {
         marked: bool,
         /// It waited in the socket's backlog.
         backlog: bool,
-        /// So many packets are one.
+        /// The number of packets that are one.
         merged: u16,
         /// Its memory.
         truesize_bytes: u32,

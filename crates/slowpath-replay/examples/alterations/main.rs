@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-/// So many altered connections in one kernel.
+/// Altered connections in one kernel.
 const AT_ONCE: usize = 500;
 
 /// What came of an alteration.

@@ -29,11 +29,11 @@ pub struct Change {
 /// What is other than it was inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alteration {
-    /// It began so many nanoseconds earlier; what it read of the clock besides stays.
+    /// It began earlier by this, nanoseconds; what it read of the clock besides stays.
     Earlier(u64),
-    /// So many nanoseconds later.
+    /// Later by this, nanoseconds.
     Later(u64),
-    /// What it read second of the clock: so many nanoseconds after the first; what was second is third.
+    /// What it read second of the clock: nanoseconds after the first; what was second is third.
     Between(u32),
     /// `jiffies`: a tick less (-1) or more (1).
     Tick(i32),
@@ -41,17 +41,17 @@ pub enum Alteration {
     Memory(u32),
     /// It was before the run that was before it.
     Before,
-    /// A call that received took so many nanoseconds a packet, and read the clock with each.
+    /// A call that received read the clock with each packet; nanoseconds a packet.
     Pace(u32),
     /// What waited in the backlog came when it had read the clock and sent packets so often.
     Waited(u32),
     /// So did all calls of that end that received.
     AllPaced(u32),
-    /// It and the packets close behind it came so many nanoseconds later (negative: earlier). Of packets whose arrival was not observed.
+    /// It and the packets close behind it came later by this, nanoseconds (negative: earlier). Of packets whose arrival was not observed.
     Burst(i64),
-    /// So many more packets were lost before it (negative: fewer).
+    /// How many more packets were lost before it (negative: fewer).
     Lost(i32),
-    /// It was so many more packets (negative: fewer).
+    /// How many more packets it was (negative: fewer).
     Merged(i32),
 }
 

@@ -47,7 +47,7 @@ impl Search {
         }
     }
 
-    /// The next ones to be replayed, at most so many. None: it is over.
+    /// The next ones to be replayed, at most `most`. None: it is over.
     pub fn candidates(&mut self, most: usize) -> impl Iterator<Item = &Connection> {
         self.asked.clear();
         let over = self.reached.is_none()
@@ -97,7 +97,7 @@ impl Search {
         &self.changes
     }
 
-    /// So many connections were replayed.
+    /// How many connections were replayed.
     pub fn tries(&self) -> usize {
         self.tries
     }

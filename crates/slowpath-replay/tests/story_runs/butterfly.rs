@@ -24,7 +24,7 @@ fn keeps(reported: &[Reported]) -> bool {
         })
 }
 
-/// Of so many re-runs with that standard deviation, in nanoseconds, how many keep the problem. The noise is in what the receiver needs to send a
+/// Of `runs` re-runs with that standard deviation, in nanoseconds, how many keep the problem. The noise is in what the receiver needs to send a
 /// packet; it is uniform, as wide as the deviation times the root of twelve, and has the mean that there is without it.
 pub fn reruns(kernel: &Kernel, sigma: f64, runs: u64) -> Result<u64, Failure> {
     let width = (sigma * 1000.0 * 12f64.sqrt()).round();
@@ -53,7 +53,7 @@ pub fn reruns(kernel: &Kernel, sigma: f64, runs: u64) -> Result<u64, Failure> {
     Ok(kept)
 }
 
-/// Of so many replays of the story's short connection, each with another seed and another clock, how many keep the problem.
+/// Of `runs` replays of the story's short connection, each with another seed and another clock, how many keep the problem.
 pub fn replays(kernel: &Kernel, runs: u64) -> Result<u64, Failure> {
     let folder = tempfile::tempdir()?;
     let options = Options {

@@ -66,7 +66,7 @@ impl Network {
     }
 }
 
-/// So many changed recordings of each network.
+/// Changed recordings of each network.
 const CHANGED: usize = 500;
 
 /// What a recording may express in a file and this one does: connections with a run less, two exchanged, or one changed, here and there.

@@ -170,7 +170,7 @@ pub unsafe extern "C" fn slowpath_fabric_new(
     let made = if plan.is_null() || isize::try_from(length).is_err() {
         Err(INVALID)
     } else {
-        // SAFETY: the caller's side of the contract; so many bytes fit an address space.
+        // SAFETY: the caller's side of the contract; `length` bytes fit an address space.
         let bytes = unsafe { core::slice::from_raw_parts(plan, length) };
         let plan = Plan::decode(bytes).map_err(|_| UNREADABLE);
         plan.and_then(|plan| Fabric::new(&plan).map_err(|_| IMPOSSIBLE))

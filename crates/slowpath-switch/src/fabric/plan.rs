@@ -70,7 +70,7 @@ pub struct Pick {
     pub burst: Option<Burst>,
     /// Chosen ones: first and last number, both included, sorted and disjoint.
     pub numbers: Vec<(u64, u64)>,
-    /// The packet of the first number, and every so many after it.
+    /// The packet with the first number, and after it each at a distance of the second.
     pub every: Option<(u64, u64)>,
     /// Shorter packets do not count.
     pub at_least: u32,

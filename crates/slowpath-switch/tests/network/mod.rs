@@ -28,7 +28,7 @@ fn port(kind: PortKind) -> PortConfig {
     }
 }
 
-/// Host 0, so many switches, host 1; link n goes from node n to node n + 1 of that row.
+/// Host 0, a row of switches, host 1; link n goes from node n to node n + 1 of that row.
 /// Port 0 of a switch leads towards host 0, port 1 towards host 1.
 pub fn line_of_switches(count: u32) -> Plan {
     let mut plan = Plan::new(1);

@@ -104,7 +104,7 @@ impl std::fmt::Display for Undecodable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TcpLocation(u64);
 
-/// Offsets have so many bits; no headers are that long.
+/// The bits of an offset; no headers are that long.
 const OFFSET_BITS: u32 = 15;
 const OFFSET: u64 = (1 << OFFSET_BITS) - 1;
 

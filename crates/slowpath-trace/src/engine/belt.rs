@@ -17,7 +17,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// Portions a worker that may be under way: who is faster is kept waiting beyond that.
 const AHEAD: usize = 4;
 
-/// Segments that wait before workers rather follow them than read on: so many are in a core's own
+/// Segments that wait before workers rather follow them than read on: this number is in a core's own
 /// cache, and no one waits for the other to have read.
 const ENOUGH: usize = 2048;
 

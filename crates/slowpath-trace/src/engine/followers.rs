@@ -5,7 +5,7 @@
 use super::huge;
 use crate::segment::Endpoint;
 
-/// Places are allocated by so many and never move.
+/// Places are allocated in chunks of this number and never move.
 const CHUNK: usize = 2048;
 
 /// There is none.

@@ -110,7 +110,7 @@ pub fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Asks for all lines of so many bytes from an address on.
+/// Asks for all cache lines of `bytes` from an address on.
 #[inline]
 pub(crate) fn prefetch_all(start: *const u8, bytes: usize) {
     for line in (0..bytes).step_by(64) {

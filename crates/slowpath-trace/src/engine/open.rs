@@ -23,7 +23,7 @@ use crate::segment::{Segment, Timestamp};
 use crate::tcp::Moment;
 use bounds::Shard;
 
-/// Slots are allocated by so many and never move.
+/// Slots are allocated in chunks of this number and never move.
 const CHUNK: usize = 2048;
 
 /// What every segment touches, most of it in the first cache line.

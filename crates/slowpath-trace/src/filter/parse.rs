@@ -13,7 +13,7 @@ const MOST: usize = 100;
 /// An expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Tree {
-    /// A test, behind so many VLAN tags.
+    /// A test, and the number of VLAN tags before it.
     Test(Test, u32),
     Not(Box<Tree>),
     And(Box<Tree>, Box<Tree>),

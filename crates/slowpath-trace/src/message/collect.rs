@@ -16,7 +16,7 @@ const LONGEST_DELAY: i64 = 200_000_000;
 /// Later than an ACK in time by this, it was kept back: [`tcp::Options::delayed_ack`], ns.
 const LATE: i64 = 25_000_000;
 
-/// A mean RTT so many hundredths of the least shows a queue.
+/// A mean RTT of this percentage of the least shows a queue.
 const QUEUED: i64 = 145;
 
 /// A shorter queue is the host's own, ns.

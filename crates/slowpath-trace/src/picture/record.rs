@@ -252,7 +252,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Of a connection whose first segment is still to come, with room for so many points.
+    /// Of a connection whose first segment is still to come, with room for `limit` points.
     #[must_use]
     pub fn new(connection: Connection, limit: usize) -> Self {
         Recorder {

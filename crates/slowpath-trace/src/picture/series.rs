@@ -81,7 +81,7 @@ impl<'a> Series<'a> {
             .filter_map(|(p, _)| Some((self.at(p), p.window? as f64)))
     }
 
-    /// Payload in bits a second in so many bins, and of it what was sent again.
+    /// Payload in bits a second in `bins`, and of it what was sent again.
     pub(super) fn throughput(&self, bins: usize) -> Vec<(f64, f64)> {
         let mut all = vec![(0.0, 0.0); bins.max(1)];
         let width = (self.length() / bins.max(1) as f64).max(1e-9);

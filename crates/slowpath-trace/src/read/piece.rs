@@ -24,7 +24,7 @@ impl Piece {
         &self.buffer[..self.filled]
     }
 
-    /// `rest` and the bytes that follow it, at least so many if there are.
+    /// `rest` and the bytes that follow it, at least `least` if there are.
     pub(super) fn follow(
         &mut self,
         rest: &[u8],

@@ -15,7 +15,7 @@ pub(crate) enum Step {
     Record(usize),
     /// That many bytes that are no record.
     Pass(usize),
-    /// At least so many bytes are needed; at the end of the input: the end.
+    /// The fewest bytes that are needed; at the end of the input: the end.
     More(usize),
 }
 

@@ -223,7 +223,7 @@ fn group_text(group: &FailureGroup) -> String {
     )
 }
 
-/// The groups, one a line, as far as so many lines allow; the headline has said the first.
+/// The groups, one a line, `most` lines at most; the headline has said the first.
 #[must_use]
 pub fn failures(report: &CaptureReport, most: usize) -> Vec<String> {
     let overview = &report.overview;

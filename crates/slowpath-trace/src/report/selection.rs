@@ -27,7 +27,7 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// So many, the worst.
+    /// The worst `count`.
     #[must_use]
     pub fn worst(count: usize) -> Self {
         Keep {

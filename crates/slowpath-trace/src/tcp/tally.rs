@@ -142,7 +142,7 @@ impl WindowTally {
 }
 
 impl OwinTally {
-    /// So many bytes are outstanding from `now`, ns, on.
+    /// `owin` bytes are outstanding from `now`, ns, on.
     #[inline]
     pub(super) fn add(&mut self, owin: u64, now: i64) {
         self.largest = self.largest.max(owin);

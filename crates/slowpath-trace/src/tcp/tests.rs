@@ -104,7 +104,7 @@ fn silence_is_a_timeout() {
 
 /// RFC 8985 section 7.2: the last segment again after two RTTs, before an RTO can be.
 /// Round trip 10 ms: 8 ms to the server and back, 2 ms to the client. Three segments are sent,
-/// the ACK of only the third comes 8 ms later, and so many milliseconds after that the
+/// the ACK of only the third comes 8 ms later, and some milliseconds after that the
 /// first is sent again.
 fn sent_again_after_one_sack(later: i64) -> Kind {
     let mut line = Line::open();

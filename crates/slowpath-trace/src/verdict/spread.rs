@@ -69,7 +69,7 @@ impl Spread {
         (self.count > 0).then(|| Duration::from_nanos(self.least))
     }
 
-    /// The value that so many percent do not exceed, to an eighth; `None` if there is none.
+    /// The value that `percent` of all do not exceed, to an eighth; `None` if there is none.
     pub(super) fn percentile(&self, percent: u64) -> Option<Duration> {
         let rank = (self.count * percent).div_ceil(100).max(1);
         let mut observed = 0;

@@ -7,7 +7,7 @@ use std::io::Read;
 /// The nanoseconds from one SYN to the next.
 const GAP: u64 = 10_000;
 
-/// A pcap file with so many SYNs, each from another address, to port 443 of one server.
+/// A pcap file of SYNs, each from another address, to port 443 of one server.
 pub struct Flood {
     count: u32,
     made: u32,

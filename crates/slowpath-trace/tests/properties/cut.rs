@@ -154,7 +154,7 @@ impl Piece<'_> {
     }
 
     /// Frames of its sender that have to be there before those that show it: of what was sent again, one
-    /// that was sent before; where IP identifications show it, so many that it is known that these
+    /// that was sent before; where IP identifications show it, enough to know that these
     /// count.
     fn needed(&self, claim: &Claim) -> usize {
         let of_sender = |c: &Connected, problem| {
@@ -253,7 +253,7 @@ fn tally(tally: &mut Tally, capture: &Capture, whole: &[Connected], cut: &Range<
     }
 }
 
-/// Where a capture of so many frames is cut: everywhere if it is short.
+/// Where a capture of `frames` is cut: everywhere if it is short.
 fn cuts(frames: usize) -> Vec<usize> {
     let most = (1_500 / frames.max(1)).clamp(3, 12);
     if frames <= most {

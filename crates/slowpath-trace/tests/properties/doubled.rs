@@ -65,7 +65,7 @@ fn differences(once: &Connected, twice: &Connected, delay: f64) -> Vec<String> {
 /// recognised (`tcp/frames.rs`).
 const REMEMBERED: [usize; 2] = [8, 256];
 
-/// Connections, by their ends, of which a copy comes after so many other frames that the first
+/// Connections, by their ends, of which a copy comes after more other frames than are remembered, so that the first
 /// is forgotten: bursts on the way through a router. Copies of these are taken for data
 /// sent again without need.
 fn forgotten(capture: &Capture, delay: i64) -> HashSet<[Endpoint; 2]> {

@@ -339,7 +339,7 @@ fn an_ack_of_three_segments_was_not_kept_back() {
     }
 }
 
-/// Losses, and RTTs that vary by so many percent of the least.
+/// Losses, and RTTs that vary by `variation_percent` of the least.
 fn lossy(variation_percent: i64) -> Origin {
     let mut t = opened();
     let (mut at, mut next) = (100_000, 1);

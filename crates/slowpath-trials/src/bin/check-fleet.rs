@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `check-fleet SLOWPATH [test|check|soak]`: the trials of a fleet against that program. `SEED=N`
+//! `check-fleet SLOWPATH [test|check|soak|twelve|counts]`: the trials of a fleet against that program. `SEED=N`
 //! repeats a run. The last line is JSON; the status is 1 if something did not hold.
 
 use slowpath_trials::fleet::{FleetPlan, host, run};
@@ -16,7 +16,9 @@ fn main() -> ExitCode {
         [program, "test"] => check(program, FleetPlan::TEST),
         [program] | [program, "check"] => check(program, FleetPlan::CHECK),
         [program, "soak"] => check(program, FleetPlan::SOAK),
-        _ => Err("usage: check-fleet SLOWPATH [test|check|soak]".into()),
+        [program, "twelve"] => check(program, FleetPlan::TWELVE),
+        [program, "counts"] => check(program, FleetPlan::COUNTS),
+        _ => Err("usage: check-fleet SLOWPATH [test|check|soak|twelve|counts]".into()),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

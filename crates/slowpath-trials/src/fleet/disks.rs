@@ -2,6 +2,7 @@
 //! Little space: a queue that is full, a host's disk, the server's disk.
 
 use super::Trial;
+use super::host::Report;
 use super::world::World;
 use crate::limits::SmallDisk;
 use std::error::Error;
@@ -35,8 +36,14 @@ pub(super) fn full_queue(trial: &mut Trial<'_>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The server is away until the host's log can write no more.
+/// The server is away until the host's log can write no more. Its disk gets room while it runs, or
+/// after it has ended.
 pub(super) fn full_host(trial: &mut Trial<'_>) -> Result<(), Box<dyn Error>> {
+    full_host_with_room(trial, true)?;
+    full_host_with_room(trial, false)
+}
+
+fn full_host_with_room(trial: &mut Trial<'_>, in_time: bool) -> Result<(), Box<dyn Error>> {
     let Some(disk) = SmallDisk::mount("3m")? else {
         trial.tally.skip(NO_DISKS);
         return Ok(());
@@ -55,6 +62,18 @@ pub(super) fn full_host(trial: &mut Trial<'_>) -> Result<(), Box<dyn Error>> {
     }
     sleep(Duration::from_millis(500));
     world.start_server()?;
+    if in_time {
+        disk.resize("64m")?;
+        let batches = world.report(0).batches + 10;
+        let goes_on = |report: &Report| report.log_error.is_none() && report.batches > batches;
+        if !world.wait_until(0, goes_on)? {
+            let report = world.report(0);
+            trial.tally.find(format!(
+                "a full disk of a host: it does not go on: {report:?}"
+            ));
+        }
+        return world.settle("a full disk of a host", trial);
+    }
     sleep(Duration::from_secs(1));
     // What its log took no longer, it says at its end, and fails.
     if let Some(process) = world.hosts[0].process.take() {

@@ -9,18 +9,24 @@
 //! - `host`: such a process; `ledger`: what its log accepted, from copies of its spools.
 //! - `observer`: a host that observes instead.
 //! - `world`: a server and its hosts; `account`: accepted rows against those of the server.
-//! - `kills`, `outages`, `disks`, `resends`, `cuts`: what is done to them.
+//! - `kills`, `outages`, `upgrades`, `disks`, `resends`, `cuts`: what is done to them.
+//! - `twelve`: hosts whose connections have both ends observed.
+//! - `hours`: sixty hours of a server's clock, which `engine`, DuckDB, counts once a second.
 
 mod account;
 mod cuts;
 mod disks;
+mod engine;
 pub mod host;
+mod hours;
 mod kills;
 mod ledger;
 mod observer;
 mod outages;
 mod resends;
 mod tally;
+mod twelve;
+mod upgrades;
 mod world;
 
 pub use tally::FleetTally;
@@ -28,7 +34,7 @@ pub use tally::FleetTally;
 use slowpath_switch::Random;
 use std::error::Error;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +45,10 @@ pub struct FleetPlan {
     pub rounds: u64,
     /// Whether a link also stays down for longer than a request may take.
     pub long_cuts: bool,
-    /// Whether the disk of a host becomes full, too.
-    pub full_hosts: bool,
+    /// How often twelve hosts observe the connections between them.
+    pub twelve: u64,
+    /// How long DuckDB counts rows, which stands for sixty hours; zero: not at all.
+    pub counted: Duration,
 }
 
 impl FleetPlan {
@@ -49,21 +57,38 @@ impl FleetPlan {
         kills: 8,
         rounds: 1,
         long_cuts: false,
-        full_hosts: false,
+        twelve: 1,
+        counted: Duration::ZERO,
     };
     /// `make check-fleet`: some ten minutes.
     pub const CHECK: FleetPlan = FleetPlan {
         kills: 120,
         rounds: 3,
         long_cuts: true,
-        full_hosts: true,
+        twelve: 3,
+        counted: Duration::from_secs(150),
+    };
+    /// Only the twelve hosts.
+    pub const TWELVE: FleetPlan = FleetPlan {
+        twelve: 1,
+        counted: Duration::ZERO,
+        ..FleetPlan::COUNTS
+    };
+    /// Only the counts by DuckDB, in the hour that `make soak` has for them.
+    pub const COUNTS: FleetPlan = FleetPlan {
+        kills: 0,
+        rounds: 0,
+        long_cuts: false,
+        twelve: 0,
+        counted: FleetPlan::SOAK.counted,
     };
     /// In `make soak`.
     pub const SOAK: FleetPlan = FleetPlan {
         kills: 1_200,
         rounds: 30,
         long_cuts: true,
-        full_hosts: true,
+        twelve: 30,
+        counted: Duration::from_secs(3_600),
     };
 }
 
@@ -85,19 +110,26 @@ pub fn run(
         seed,
         number: 0,
     };
-    trial.run("kills", |trial| kills::run(trial, plan.kills))?;
+    if plan.kills > 0 {
+        trial.run("kills", |trial| kills::run(trial, plan.kills))?;
+    }
     for _ in 0..plan.rounds {
         trial.run("hours offline, and a reboot", outages::offline)?;
         trial.run("a server from an older copy", outages::restored)?;
+        trial.run("upgraded hosts", upgrades::run)?;
         trial.run("a full queue", disks::full_queue)?;
-        if plan.full_hosts {
-            trial.run("a full disk of a host", disks::full_host)?;
-        }
+        trial.run("a full disk of a host", disks::full_host)?;
         trial.run("a full disk of the server", disks::full_server)?;
         trial.run("resent and out of order", resends::run)?;
         trial.run("a cut in mid-batch", |trial| {
             cuts::run(trial, plan.long_cuts)
         })?;
+    }
+    for _ in 0..plan.twelve {
+        trial.run("twelve hosts", twelve::run)?;
+    }
+    if plan.counted > Duration::ZERO {
+        trial.run("counts by DuckDB", |trial| hours::run(trial, plan.counted))?;
     }
     Ok(tally)
 }

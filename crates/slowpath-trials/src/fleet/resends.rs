@@ -16,7 +16,7 @@ use std::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
@@ -28,9 +28,10 @@ const LENGTH: Duration = Duration::from_secs(8);
 pub(super) fn run(trial: &mut Trial<'_>) -> Result<(), Box<dyn Error>> {
     let mut world = World::new(trial, 2)?;
     let resent = Arc::new(AtomicU64::new(0));
+    let mut relays = Vec::new();
     for number in 0..world.hosts.len() {
         let host = &mut world.hosts[number];
-        let relay = Relay {
+        let relay = Arc::new(Relay {
             identity: Identity::read(&host.task.identity)?,
             tls: tls(&world.installation.directory)?,
             state: Mutex::new(State {
@@ -38,11 +39,12 @@ pub(super) fn run(trial: &mut Trial<'_>) -> Result<(), Box<dyn Error>> {
                 run: 0,
                 sent: Vec::new(),
                 late: Vec::new(),
+                ended: false,
             }),
             resent: resent.clone(),
-        };
-        let address = relay.listen()?;
-        host.task.server = Some(address.to_string());
+        });
+        host.task.server = Some(relay.listen()?.to_string());
+        relays.push(relay);
     }
     world.start_hosts()?;
     sleep(LENGTH);
@@ -57,6 +59,9 @@ pub(super) fn run(trial: &mut Trial<'_>) -> Result<(), Box<dyn Error>> {
         host.process = None;
         trial.tally.kills += 1;
         host.task.server = None;
+    }
+    for relay in relays {
+        relay.end();
     }
     world.settle("resent", trial)
 }
@@ -89,16 +94,18 @@ struct State {
     sent: Vec<Vec<u8>>,
     /// Those that it did not get yet, and whose sender got no answer.
     late: Vec<Vec<u8>>,
+    /// It sends nothing any more.
+    ended: bool,
 }
 
 type Stream = StreamOwned<ServerConnection, TcpStream>;
 
 impl Relay {
     /// Relays connections for as long as the program runs.
-    fn listen(self) -> io::Result<SocketAddr> {
+    fn listen(self: &Arc<Self>) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let relay = Arc::new(self);
+        let relay = self.clone();
         spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let relay = relay.clone();
@@ -107,6 +114,16 @@ impl Relay {
             }
         });
         Ok(address)
+    }
+
+    /// Waits for what it is sending, and sends nothing more: batches of a process that was killed,
+    /// after those of the next, would be a clone's.
+    fn end(&self) {
+        self.state().ended = true;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn serve(&self, stream: TcpStream) -> Result<(), Box<dyn Error>> {
@@ -134,7 +151,10 @@ impl Relay {
 
     /// Hands a batch on, with others before or after it; `None` if its sender gets no answer.
     fn batch(&self, upstream: &Connection, body: Vec<u8>) -> Option<Result<Value, Failure>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
+        if state.ended {
+            return None;
+        }
         let run = Header::read(&body).map_or(0, |(header, _)| header.run);
         if run != state.run {
             (state.run, state.sent, state.late) = (run, Vec::new(), Vec::new());

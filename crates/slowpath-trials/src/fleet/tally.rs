@@ -21,6 +21,13 @@ pub struct FleetTally {
     /// Stretches of segments whose rows are lost without a gap that says so, and gaps whose rows
     /// are there.
     pub unsaid_gaps: u64,
+    /// Connections between two hosts with an agent each, and those of them whose ends the server
+    /// joined.
+    pub ends: u64,
+    /// See `ends`.
+    pub joined_ends: u64,
+    /// Counts of the server's tables by DuckDB.
+    pub counts: u64,
     /// What did not hold, a line each.
     pub findings: Vec<String>,
     /// Trials that this machine cannot run, and why.
@@ -64,6 +71,9 @@ impl FleetTally {
             "lost_rows": self.lost_rows,
             "doubled_rows": self.doubled_rows,
             "unsaid_gaps": self.unsaid_gaps,
+            "ends": self.ends,
+            "joined_ends": self.joined_ends,
+            "counts": self.counts,
             "findings": self.findings.len(),
             "not_tried": self.skipped,
         })

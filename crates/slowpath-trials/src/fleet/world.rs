@@ -183,10 +183,9 @@ impl World {
         Ok(())
     }
 
-    /// The end of a trial: hosts log nothing more, all that waits is shipped, and every row that
-    /// their logs accepted is counted at the server.
-    pub(super) fn settle(
-        mut self,
+    /// Hosts log nothing more, and all that waits is shipped.
+    pub(super) fn ship_all(
+        &mut self,
         what: &str,
         trial: &mut Trial<'_>,
     ) -> Result<(), Box<dyn Error>> {
@@ -195,7 +194,7 @@ impl World {
             self.start_server()?;
         }
         for host in &mut self.hosts {
-            host.task.rows = 0;
+            (host.task.rows, host.task.observes) = (0, false);
         }
         self.start_hosts()?;
         for number in 0..self.hosts.len() {
@@ -219,7 +218,17 @@ impl World {
                     .find(format!("{what}: {name} is refused: {report:?}"));
             }
         }
-        self.end_hosts(what, trial)?;
+        self.end_hosts(what, trial)
+    }
+
+    /// The end of a trial: all is shipped, and every row that hosts' logs accepted is counted at the
+    /// server.
+    pub(super) fn settle(
+        mut self,
+        what: &str,
+        trial: &mut Trial<'_>,
+    ) -> Result<(), Box<dyn Error>> {
+        self.ship_all(what, trial)?;
         let server = self.server_id()?;
         let kept = ServerRows::read(&self.installation.directory, &server)?;
         self.clerk

@@ -43,9 +43,9 @@ pub struct Listening<'a> {
     pub packets: &'a [Packet],
     /// Whom the application got, to the last.
     pub accepted: &'a [Accepted],
-    /// The accept queue is full above so many.
+    /// The most connections in an accept queue that is not full.
     pub backlog: u64,
-    /// The SYN queue is full above so many.
+    /// The most in a SYN queue that is not full.
     pub half_open: u64,
     /// `tcp_syncookies`.
     pub cookies: bool,

@@ -24,18 +24,23 @@ pub(super) fn held_back(stream: &Stream) -> Truth {
     Truth::lasting(stream, held, doubtful)
 }
 
-/// Writes of a segment or more on average, without answers: the next write completes what is held
-/// of the one before, and as much arrives.
-fn is_stream(stream: &Stream) -> bool {
+/// A write on average without answers, in segments: of a stream the next write completes what is held
+/// of the one before, and as much arrives. 0 where there are answers.
+fn one_way_write(stream: &Stream) -> f64 {
     let writes = stream.written.len() as u64;
     let bytes = stream.written.last().map_or(0, |step| step.total);
     let back = stream.heard.iter().filter(|h| h.data).count() as u64;
-    writes > 0 && bytes >= writes * stream.mss && back * 4 < writes
+    match back * 4 < writes && stream.mss > 0 {
+        true => bytes as f64 / (writes * stream.mss) as f64,
+        false => 0.0,
+    }
 }
 
-/// For how long Nagle's algorithm held something, and for how long it is doubtful, nanoseconds.
+/// For how long Nagle's algorithm held something, and for how long it is doubtful, nanoseconds. Between half a segment and a
+/// segment on average it is doubtful whether the next write comes in time.
 fn held(stream: &Stream) -> (u64, u64) {
-    if is_stream(stream) {
+    let write = one_way_write(stream);
+    if write >= 1.0 {
         return (0, 0);
     }
     let delays = delays(stream);
@@ -49,7 +54,10 @@ fn held(stream: &Stream) -> (u64, u64) {
             doubtful += within.saturating_sub(overlap(&waits, span));
         }
     }
-    (held, doubtful)
+    match write >= 0.5 {
+        true => (0, held + doubtful),
+        false => (held, doubtful),
+    }
 }
 
 /// Writes beyond the segments that their bytes need.

@@ -5,8 +5,8 @@
 //! this machine. What took most time of all limits, if it took a tenth of the time in which the
 //! connection was active. Without any such limit it is a turn, or the application's own pace ([`pace`](super::pace)).
 //!
-//! **Whom to act.** Send buffer: the sending application. Receiver: the process that does not read, where it is known or the window
-//! was closed for most of the time (only an application that does not read closes it); else
+//! **Whom to act.** Send buffer: the sending application. Receiver: the process that does not read ([`does_not_read`]), or, where
+//! it is not here, if the window was closed for most of the time (only an application that does not read closes it); else
 //! the receiving host, whose buffer is small, or which has no processor for a process that would read. Network: its operator where segments
 //! were lost, marked, overtook each other or queue; else the sending host: a window that began small or was
 //! reduced before, or a queue of its own device. An application that paces itself (SO_MAX_PACING_RATE) is its own limit.
@@ -24,7 +24,7 @@ use super::judged::{Judged, SEQUENTIAL};
 use super::pace::pace;
 use super::turns::Turns;
 use super::{ActingProcess, Limiter, Observed, Role};
-use slowpath_model::{Failure, Micros, Owner, Problem};
+use slowpath_model::{Failure, Micros, Problem};
 use std::net::SocketAddr;
 
 /// Least part of the active time that a limiter takes: below it the application's own pace is the answer.
@@ -36,7 +36,8 @@ pub(super) const QUEUE: Micros = Micros(5_000);
 
 /// A process that does not read, of the time that its peer's window was full: three quarters of it unread
 /// (ReceiverAppSlow) for so much. A window that arrives at once and is read at an even pace for half of the time is
-/// that full for a quarter of this half; who reads at once leaves nothing.
+/// that full for a quarter of this half; who reads at once leaves nothing. Where polls show what was unread, these decide
+/// ([`does_not_read`]).
 const UNREAD: f64 = 0.125;
 
 /// The same where only the sender is known: the window was zero for most of the time.
@@ -178,13 +179,17 @@ fn failed<'a>(observed: &Observed<'a>) -> Option<Judged<'a>> {
 }
 
 /// A process that does not read because what it sends is limited is not to blame, nor is its buffer: the interaction
-/// has found what it left unread.
+/// has found what it left unread. Nor is a path that only fills that buffer: a quicker one leaves the time in which something is
+/// unread, which polls found to be longer than what the path took.
 fn passed_on<'a>(observed: &Observed<'a>, judged: &Judged<'a>) -> Option<Judged<'a>> {
-    if judged.limiter != Limiter::Receiver {
-        return None;
-    }
-    let (near, far) = observed.cause?;
-    (judged.owner.and_then(Owner::pid)? == near.owner.pid()?).then_some(())?;
+    let receiver = judged.receiver?;
+    let behind = match judged.limiter {
+        Limiter::Receiver => true,
+        Limiter::Network => receiver.unread_at_polls()? > judged.time,
+        _ => false,
+    };
+    let (near, far) = observed.cause.filter(|_| behind)?;
+    (receiver.owner.pid()? == near.owner.pid()?).then_some(())?;
     let cause = judge(&Observed {
         near,
         far,
@@ -193,6 +198,26 @@ fn passed_on<'a>(observed: &Observed<'a>, judged: &Judged<'a>) -> Option<Judged<
         cause: None,
     });
     (cause.alarm && cause.limiter != Limiter::Application).then_some(cause)
+}
+
+/// Whether the process that receives, not its buffer, limits for `limited`: what a quicker one would spare is more than what
+/// a larger buffer would.
+///
+/// 1. A larger buffer leaves the time in which the process is busy, so that something is unread: as much as polls found,
+///    and no less than ReceiverAppSlow.
+/// 2. A quicker process leaves round trips: one for each full window, and of the limited time no less than that in which
+///    nothing was unread, when what is next to read was still on its way.
+/// 3. The longer one limits.
+/// 4. Without enough polls, as in the log: three quarters were unread for an eighth.
+fn does_not_read(end: &End<'_>, times: &Times, sender: Option<End<'_>>, limited: Micros) -> bool {
+    let Some(unread) = end.unread_at_polls() else {
+        return crate::tally::share(times.unread, limited) >= UNREAD;
+    };
+    let unread = unread.max(times.unread);
+    let least = sender.and_then(|sender| sender.stats.min_rtt);
+    let windows = least.and_then(|least| end.round_trips_of_windows(least));
+    let nothing_unread = limited.saturating_sub(unread);
+    unread > windows.map_or(nothing_unread, |windows| windows.max(nothing_unread))
 }
 
 impl<'a> Direction<'a> {
@@ -333,7 +358,9 @@ impl<'a> Direction<'a> {
         let starved = starved.min(of(self.sender, |t| t.send_buffer));
         let time = (window + starved).max(unread);
         let does_not_read = match self.receiver {
-            Some((end, _)) => crate::tally::share(unread, time) >= UNREAD || end.often_unread(),
+            Some((end, times)) => {
+                does_not_read(&end, &times, self.sender.map(|(end, _)| end), time)
+            }
             None => crate::tally::share(zero, time) >= CLOSED,
         };
         let judged = Judged {

@@ -9,9 +9,9 @@ use slowpath_model::{
 /// A connection that was unanswered for so long should be closed (RFC 1122 section 4.2.3.5).
 const R2: Micros = Micros(100_000_000);
 
-/// Fewer random moments show nothing: of three, a reader that is busy for a fifth of the time leaves something at
-/// two in one of ten.
-const LEAST_POLLS: u32 = 3;
+/// Fewer random moments show nothing: of five, a reader that leaves something for a fifth of the time does so at three
+/// or more in one of seventeen, and one that does for four fifths at two or fewer as seldom.
+const LEAST_POLLS: u32 = 5;
 
 /// One end of a connection as it was observed.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +36,10 @@ pub struct End<'a> {
     pub stopped: bool,
     /// How long its process waited for a processor while data waited to be read.
     pub starved: Micros,
-    /// Polls that found much of what it may hold unread, and all polls.
+    /// Polls that found something unread, and all polls.
     pub unread_polls: (u32, u32),
+    /// The largest window met at polls, with what is unread counted as room.
+    pub largest_window: Option<u32>,
 }
 
 /// How long what, of the data that one end sends.
@@ -137,12 +139,21 @@ impl End<'_> {
         cost.then_some(failure)
     }
 
-    /// Much of what it may hold was unread at half of the polls or more, which come at random moments: who reads at once
-    /// leaves nothing. Its peer's window has then no room for a segment long before three quarters are unread
-    /// (ReceiverAppSlow), where segments are large, as on loopback.
-    pub(super) fn often_unread(&self) -> bool {
+    /// How long something that had arrived was unread: the part of the polls, which come at random moments, that found it so.
+    /// `None` where there were too few.
+    pub(super) fn unread_at_polls(&self) -> Option<Micros> {
         let (unread, polls) = self.unread_polls;
-        polls >= LEAST_POLLS && 2 * unread >= polls
+        let active = self.tally.totals.observed.saturating_sub(self.idle);
+        (polls >= LEAST_POLLS).then(|| Micros(active.0 * u64::from(unread) / u64::from(polls)))
+    }
+
+    /// How long what it was sent would have taken by one full window in each round trip of `least`: what remains if it
+    /// reads at once. `None` where the window is not known.
+    pub(super) fn round_trips_of_windows(&self, least: Micros) -> Option<Micros> {
+        let window = self.largest_window.filter(|window| *window > 0)?;
+        let bytes = u128::from(self.tally.deltas.bytes_received?);
+        let time = bytes * u128::from(least.0) / u128::from(window);
+        Some(Micros(u64::try_from(time).unwrap_or(u64::MAX)))
     }
 
     /// Bytes of data that were written and not acknowledged; the kernel counts one more for a FIN.

@@ -50,8 +50,10 @@ pub struct Member {
     pub stopped: bool,
     /// How long its process waited for a processor until polls that found data unread.
     pub starved: Micros,
-    /// Polls that found much of what it may hold unread, and all polls that met it alive.
+    /// Polls that found something unread, and all polls that met it alive.
     pub unread_polls: (u32, u32),
+    /// The largest window met at polls, with what is unread counted as room.
+    pub largest_window: Option<u32>,
 }
 
 impl Member {
@@ -68,6 +70,7 @@ impl Member {
             stopped: self.stopped,
             starved: self.starved,
             unread_polls: self.unread_polls,
+            largest_window: self.largest_window,
         }
     }
 
@@ -184,6 +187,7 @@ impl Followed {
                 stopped: false,
                 starved: Micros::ZERO,
                 unread_polls: (0, 0),
+                largest_window: None,
             },
             begun,
             until: begun,
@@ -272,15 +276,16 @@ impl Followed {
         self.processor = reading;
     }
 
-    /// Whether more than a segment and a quarter of the receive buffer is unread (condition 3 of the interaction
-    /// PipelinedProxy), at the end of a poll.
+    /// Whether something is unread, and how much its peer might send if nothing was, at the end of a poll.
     fn count_unread(&mut self) {
         let stats = &self.member.stats;
         if stats.state == TcpState::Established {
-            let much = (stats.receive_buffer.unwrap_or(0) / 4).max(stats.send_mss);
             let (unread, polls) = &mut self.member.unread_polls;
-            *unread += u32::from(stats.receive_queue > much);
+            *unread += u32::from(stats.receive_queue > 0);
             *polls += 1;
+            let left = stats.receive_window;
+            let window = left.map(|left| left.saturating_add(stats.receive_queue));
+            self.member.largest_window = window.max(self.member.largest_window);
         }
     }
 

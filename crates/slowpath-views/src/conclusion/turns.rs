@@ -8,7 +8,7 @@
 //! 3. What the asking end waited beyond the answering end's turns is the network's: the round trip. Where both ends are
 //!    here, what it waited beyond a least RTT for each exchange, too, passed on the way. What of that is beyond the time of as
 //!    many usual exchanges (the median) befell some of them only, such as those that waited until what was lost was sent again.
-//! 4. An end that was met later than the other was observed for a part only, and is left out.
+//! 4. An end that was met later than the other was observed for a part only, of the time and of the turns, and is left out.
 //! 5. What is sent on a connection on which nothing ever came back asks for nothing, once there were more
 //!    writes than a request takes.
 //! 6. Traffic that passes both ways at once has no turns: an end that has any is left out.
@@ -62,7 +62,8 @@ fn streams(end: &End<'_>) -> bool {
     !end.received() && (before || writes.is_some_and(|n| n > WRITES_OF_A_REQUEST))
 }
 
-/// Both ends if they were observed for the same time, within a tenth: else the one that was observed longer.
+/// Both ends if they were observed for the same time, or their turns cover the same, within a tenth: else the one that was
+/// observed longer. An end at which nothing happens after its last answer is observed for less, and lacks no turn.
 fn same_time<'a, 'b>(
     near: Option<&'a End<'b>>,
     far: Option<&'a End<'b>>,
@@ -70,8 +71,12 @@ fn same_time<'a, 'b>(
     let (Some(one), Some(other)) = (near, far) else {
         return (near, far);
     };
-    let length = |end: &End<'_>| end.tally.totals.observed.0;
-    let enough = |end: &End<'_>, of: &End<'_>| length(end) / 9 >= length(of) / 10;
+    let within = |time: Micros, of: Micros| time.0 / 9 >= of.0 / 10;
+    let observed = |end: &End<'_>| end.tally.totals.observed;
+    let turns = |end: &End<'_>| end.turns.here.turn_time + end.turns.peer.turn_time;
+    let enough = |end: &End<'_>, of: &End<'_>| {
+        within(observed(end), observed(of)) || within(turns(end), turns(of))
+    };
     (
         near.filter(|_| enough(one, other)),
         far.filter(|_| enough(other, one)),

@@ -189,6 +189,7 @@ fn member(life: &ConnectionSummary, range: ReportRange) -> Member {
         stopped: false,
         starved: Micros::ZERO,
         unread_polls: (0, 0),
+        largest_window: None,
     }
 }
 

@@ -76,7 +76,7 @@ fn in_order(directory: &Path, table: TableArg, at_once: usize) -> Vec<String> {
     text.lines().skip(1).map(str::to_owned).collect()
 }
 
-/// An output whose reader goes after so many bytes.
+/// An output whose reader goes after a number of bytes.
 struct Gone {
     takes: usize,
 }

@@ -218,7 +218,7 @@ fn say_up(args: &Up, status: &NetworkStatus) -> Result<(), Failure> {
     if args.json {
         writeln!(out, "{}", json!({ "type": "lab_up", "network": status }))?;
     } else {
-        write_hosts(&mut out, status)?;
+        status.write_hosts(&mut out)?;
         writeln!(
             out,
             "up until Ctrl-C or `slowpath lab down {}`",
@@ -228,108 +228,14 @@ fn say_up(args: &Up, status: &NetworkStatus) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-fn write_hosts(out: &mut impl Write, status: &NetworkStatus) -> Result<(), Failure> {
-    writeln!(out, "{}, process {}", status.name, status.pid)?;
-    let hosts = status
-        .hosts
-        .iter()
-        .map(|host| (&host.name, host.ipv4, host.ipv6));
-    let routers = status.routers.iter();
-    let routers = routers.map(|router| (&router.name, router.ipv4, router.ipv6));
-    let wide = hosts.clone().chain(routers.clone());
-    let wide = wide.map(|(name, ..)| name.len()).max().unwrap_or(0);
-    for (name, ipv4, ipv6) in hosts {
-        writeln!(
-            out,
-            "  host   {name:wide$}  {:15}  {ipv6}",
-            ipv4.to_string()
-        )?;
-    }
-    for (name, ipv4, ipv6) in routers {
-        writeln!(
-            out,
-            "  router {name:wide$}  {:15}  {ipv6}",
-            ipv4.to_string()
-        )?;
-    }
-    if let Some(host) = status.hosts.first() {
-        writeln!(
-            out,
-            "slowpath lab exec -n {} {} -- COMMAND",
-            status.name, host.name
-        )?;
-    }
-    Ok(())
-}
-
 fn say_down(status: &NetworkStatus, json: bool) -> Result<(), Failure> {
     let mut out = stdout().lock();
     if json {
         writeln!(out, "{}", json!({ "type": "lab_down", "network": status }))?;
     } else {
-        write_report(&mut out, status)?;
+        status.write_report(&mut out)?;
     }
     Ok(out.flush()?)
-}
-
-fn write_report(out: &mut impl Write, status: &NetworkStatus) -> Result<(), Failure> {
-    let report = &status.report;
-    let number = |way: &str| {
-        report
-            .pointer(way)
-            .and_then(serde_json::Value::as_u64)
-            .unwrap_or(0)
-    };
-    writeln!(
-        out,
-        "{}: {} packets sent, {} delivered, {} copied, {} under way",
-        status.name,
-        number("/sent"),
-        number("/delivered"),
-        number("/copies"),
-        number("/inside"),
-    )?;
-    let causes = [
-        ("no room", "/dropped/buffer_full"),
-        ("lost", "/dropped/lost"),
-        ("link down", "/dropped/link_down"),
-        ("no route", "/dropped/no_route"),
-        ("time to live", "/dropped/ttl_expired"),
-        ("too many", "/dropped/too_many"),
-        ("not read", "/not_read"),
-        ("not taken", "/not_taken"),
-    ];
-    let found = causes.map(|(word, way)| (word, number(way)));
-    let words: Vec<String> = found
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(word, count)| format!("{word} {count}"))
-        .collect();
-    if !words.is_empty() {
-        writeln!(out, "  dropped: {}", words.join(", "))?;
-    }
-    let mut also = Vec::new();
-    for (word, way) in [("marked", "/marked"), ("detours", "/detours")] {
-        also.extend(
-            Some(number(way))
-                .filter(|n| *n > 0)
-                .map(|n| format!("{word} {n}")),
-        );
-    }
-    if !also.is_empty() {
-        writeln!(out, "  {}", also.join(", "))?;
-    }
-    writeln!(
-        out,
-        "  lateness: median {} us, 99 % {} us, most {} us; {} of {} over {} us",
-        number("/lateness/median_us"),
-        number("/lateness/p99_us"),
-        number("/lateness/most_us"),
-        number("/lateness/over_bound"),
-        number("/lateness/packets"),
-        number("/lateness/bound_us"),
-    )?;
-    Ok(())
 }
 
 /// A run that cannot be trusted is a failure.
@@ -372,7 +278,7 @@ fn detach(args: &Up) -> Result<Outcome, Failure> {
     if args.json {
         writeln!(out, "{}", json!({ "type": "lab_up", "network": status }))?;
     } else {
-        write_hosts(&mut out, &status)?;
+        status.write_hosts(&mut out)?;
         writeln!(out, "up until `slowpath lab down {}`", status.name)?;
     }
     out.flush()?;
@@ -414,11 +320,8 @@ fn find(name: Option<&String>, question: Question) -> Result<NetworkStatus, Fail
 
 pub(super) fn exec(args: &Exec) -> Result<Outcome, Failure> {
     let status = find(args.which.name.as_ref(), Question::Status)?;
-    let words: Vec<String> = args
-        .command
-        .iter()
-        .map(|word| addressed(word, &status))
-        .collect();
+    let words = args.command.iter().map(|word| status.addressed(word));
+    let words: Vec<String> = words.collect();
     let Some((program, arguments)) = words.split_first() else {
         return Err(Failure::Usage("no command after `--`".to_owned()));
     };
@@ -465,29 +368,6 @@ fn code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-/// `@NAME` and `@6:NAME` as addresses; any other word as it is.
-fn addressed(word: &str, status: &NetworkStatus) -> String {
-    let Some(name) = word.strip_prefix('@') else {
-        return word.to_owned();
-    };
-    let (six, name) = match name.strip_prefix("6:") {
-        Some(name) => (true, name),
-        None => (false, name),
-    };
-    let hosts = status
-        .hosts
-        .iter()
-        .map(|host| (&host.name, host.ipv4, host.ipv6));
-    let routers = status.routers.iter();
-    let routers = routers.map(|router| (&router.name, router.ipv4, router.ipv6));
-    let found = hosts.chain(routers).find(|(known, ..)| *known == name);
-    match found {
-        Some((_, _, ipv6)) if six => ipv6.to_string(),
-        Some((_, ipv4, _)) => ipv4.to_string(),
-        None => word.to_owned(),
-    }
-}
-
 pub(super) fn status(args: &Status) -> Result<Outcome, Failure> {
     let mut out = stdout().lock();
     let names = control::names()?;
@@ -503,8 +383,8 @@ pub(super) fn status(args: &Status) -> Result<Outcome, Failure> {
                 json!({ "type": "lab_status", "network": status })
             )?;
         } else {
-            write_hosts(&mut out, &status)?;
-            write_report(&mut out, &status)?;
+            status.write_hosts(&mut out)?;
+            status.write_report(&mut out)?;
             if let Some(complaint) = &status.complaint {
                 writeln!(out, "  {complaint}")?;
             }

@@ -19,7 +19,7 @@ pub const KINDS: [&str; 11] = [
 pub const REFUSED: [(&str, &str); 2] = [("refused", "SO_TIMESTAMPING"), ("fast", "TCP_FASTOPEN")];
 /// Connections to a listener that has room for [`AT_ONCE`] and one more, and accepts none before some packets were turned away: three times as many.
 pub const LATE: usize = 3 * AT_ONCE;
-/// Fewer than it has room for: Linux answers those by SYN cookies that come while so many others have not been answered yet.
+/// Fewer than it has room for: Linux answers those by SYN cookies that come while it has no room for others.
 const AT_ONCE: usize = 3;
 const TURNED_AWAY: u64 = 5;
 /// Options that are set while connections are open, by level and name (include/uapi/linux/tcp.h, asm-generic/socket.h): what the functions below set.
@@ -321,7 +321,7 @@ fn serve_one(socket: Socket) {
     }
 }
 
-/// The server's side, of so many connections. With `options` the listener has options that its children get from it; with `late` see [`LATE`].
+/// The server's side, of `connections`. With `options` the listener has options that its children get from it; with `late` see [`LATE`].
 pub fn serve(address: &str, connections: usize, how: &str) {
     let listener = fresh();
     let address: SocketAddr = address.parse().expect("an address");

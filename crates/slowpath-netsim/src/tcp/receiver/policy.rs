@@ -15,7 +15,7 @@ pub(super) trait Policy: Sized {
     /// How long an adaptive delayed ACK (`DelayedAck::Linux`) may wait.
     fn delay(&self, config: &TcpConfig, wait: Span) -> Span;
 
-    /// How many ACKs go at once at the start of a connection, where half a window holds so many.
+    /// How many ACKs go at once at the start of a connection, where half a window holds `half_window`.
     fn first_quick(half_window: u32) -> u32;
 
     /// A SYN was answered.

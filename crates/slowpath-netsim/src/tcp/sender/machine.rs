@@ -170,7 +170,7 @@ impl<P: Policy> Machine<P> {
         (at != NEVER).then_some(at)
     }
 
-    /// The retransmission timeout after so many expiries in a row.
+    /// The retransmission timeout after `backoff` expiries in a row.
     #[inline]
     pub fn backed_off(&self, config: &TcpConfig, backoff: u32) -> Span {
         let once = self.policy.timer_wait(self.rtt.timeout(config));

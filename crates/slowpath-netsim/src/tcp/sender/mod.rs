@@ -88,7 +88,7 @@ macro_rules! either {
 }
 
 impl Sender {
-    /// One with nothing to send, to a receiver that offers so many bytes.
+    /// One with nothing to send, to a receiver that offers a window of `offered` bytes.
     pub fn new(config: &TcpConfig, offered: u32) -> Self {
         Sender(match config.kernel_tick {
             None => Kind::Rfc(Machine::new(config, offered, Rfc)),
@@ -110,7 +110,7 @@ impl Sender {
         }
     }
 
-    /// The application writes so many bytes.
+    /// The application writes `bytes`.
     pub fn write(&mut self, config: &TcpConfig, now: Time, bytes: u64) {
         either!(&mut self.0, machine => machine.write(config, now, bytes));
     }
@@ -151,7 +151,7 @@ impl Sender {
         matches!(self.0, Kind::Linux(_))
     }
 
-    /// So many bytes of it wait at the host's link, with `OVERHEAD` for each packet. Only Linux
+    /// `waiting` bytes of it wait at the host's link, with `OVERHEAD` for each packet. Only Linux
     /// asks.
     pub fn note_waiting(&mut self, waiting: u64) {
         if let Kind::Linux(machine) = &mut self.0 {

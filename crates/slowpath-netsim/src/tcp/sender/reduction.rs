@@ -22,8 +22,8 @@ impl Reduction {
         self.sent = 0;
     }
 
-    /// The window after an ACK that delivered so many segments, `advanced` or not, and showed so
-    /// many to be `lost`: RFC 6937 section 3, with the safe bound (PRR-SSRB) only where the ACK
+    /// The window after an ACK that delivered `delivered` segments, `advanced` or not, and showed
+    /// `lost` to be lost: RFC 6937 section 3, with the safe bound (PRR-SSRB) only where the ACK
     /// advances and finds nothing lost (`tcp_cwnd_reduction`).
     pub fn window(
         &mut self,

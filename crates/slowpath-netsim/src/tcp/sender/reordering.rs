@@ -35,7 +35,7 @@ impl Default for Reordering {
 }
 
 impl Reordering {
-    /// The window, with so many segments SACKed.
+    /// The window, with `sacked` segments SACKed.
     pub fn window(&self, phase: Phase, sacked: u32, rtt: &RttEstimator) -> Span {
         if !self.observed && (matches!(phase, Phase::Recovery | Phase::Loss) || sacked >= THRESHOLD)
         {

@@ -59,7 +59,6 @@ static __always_inline u64 touch_socket(u64 address)
 	sum += sk->sk_sndbuf;
 	sum += sk->sk_wmem_queued;
 	sum += sk->sk_pacing_rate;
-	sum += tp->inet_conn.icsk_inet.inet_sport;
 	sum += tp->inet_conn.icsk_rto;
 	sum += tp->inet_conn.icsk_backoff;
 	sum += tp->copied_seq;
@@ -77,7 +76,7 @@ static __always_inline u64 touch_socket(u64 address)
 	return sum;
 }
 
-/* What is copied of the storage lies in so many cache lines, a few bytes past the first's start. */
+/* Cache lines in which what is copied of the storage lies, a few bytes past the first's start. */
 #define STORAGE_LINES ((offsetof(struct connection, waits) + 63) / 64)
 
 /* A type of the kernel's that begins with a number serves to read any word. */

@@ -25,7 +25,7 @@ int seed_held(struct bpf_iter__task_file *ctx)
 	if (!tp)
 		return 0;
 	give_storage((struct sock *)tp, tp, s);
-	/* Who reads so many bytes has looked at so many sockets, and may pause. */
+	/* What has been read shows user space how many sockets were looked at: it may pause. */
 	bpf_seq_write(ctx->meta->seq, &looked, sizeof(looked));
 	return 0;
 }

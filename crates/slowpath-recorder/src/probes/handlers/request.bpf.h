@@ -6,7 +6,7 @@
 #include "packet.bpf.h"
 #include "options.bpf.h"
 
-/* So many wait to be accepted that no more may (sk_acceptq_is_full()). */
+/* Whether no more connections may wait to be accepted (sk_acceptq_is_full()). */
 static __always_inline u8 is_full(const void *listener)
 {
 	return READ(listener, sock___rec, sk_ack_backlog) >

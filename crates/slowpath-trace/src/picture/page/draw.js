@@ -19,7 +19,7 @@ function panels(width, height) {
   });
 }
 
-// Places of a list, thinned: of each bucket of so many the first, the least, the greatest and the last by a
+// Places of a list, thinned: of each bucket the first, the least, the greatest and the last by a
 // value. A level is used while a column of pixels has two of its buckets or more: each column then has the
 // least and the greatest of its points.
 const BUCKETS = [16, 64, 256, 1024, 4096];
@@ -44,7 +44,7 @@ class Levels {
     });
   }
 
-  // The list to draw where `count` of its places are visible on so many pixels.
+  // The list to draw where `count` of its places are visible on `pixels`.
   of(count, pixels) {
     let level = this.list;
     BUCKETS.forEach((size, n) => { if (this.levels[n] && count / size >= pixels * 2) level = this.levels[n]; });
@@ -76,7 +76,7 @@ function made(c, name, make) {
   return kept.get(name);
 }
 
-// One side's list as it is to be drawn, by a value called `name`, where it is visible on so many pixels.
+// One side's list as it is to be drawn, by a value called `name`, where it is visible on `pixels`.
 function thinned(c, list, name, value, view, pixels) {
   const count = firstAt(c, list, view.x1) - firstAt(c, list, view.x0);
   if (count < pixels * 2 * BUCKETS[0]) return list;

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// So many segments from the one after `first` on, with identifications that count.
+/// `count` segments from the one after `first` on, with identifications that count.
 fn burst(line: &mut Line, at: i64, first: u16, count: u16) {
     for n in first + 1..=first + count {
         let payload = Payload::new(1 + u32::from(n) * MSS, MSS).ip_id(100 + n);

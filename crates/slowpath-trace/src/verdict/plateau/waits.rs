@@ -163,7 +163,7 @@ mod tests {
         waits.sent(&data, 8_000)
     }
 
-    /// A hundred times eight segments, so many nanoseconds from one to the next, every 25 ms; the first of each is
+    /// A hundred times eight segments, `gap` nanoseconds from one to the next, every 25 ms; the first of each is
     /// `prompt`.
     fn rounds(gap: i64, prompt: bool) -> Waits {
         let mut waits = Waits::default();

@@ -6,7 +6,7 @@
 //! later is its *excess*. The excess of an ACK in time is the path's: *service*,
 //! the time that the bottleneck takes for its bytes, and *queue*, other people's packets.
 //!
-//! 1. *Service* of so many bytes: the shortest a byte of the last [`SAMPLES`] ACKs that were in
+//! 1. *Service* of some bytes: the shortest a byte of the last [`SAMPLES`] ACKs that were in
 //!    time, at least [`HOST`] an ACK, twice (queues vary); but no more than what the least RTT
 //!    leaves: it carried a SYN or an ACK of [`HEADERS`] bytes, so that the bottleneck takes
 //!    no longer than (bytes + headers) ÷ headers · least RTT. Only that bound counts before
@@ -171,7 +171,7 @@ impl Lateness {
         least.map_or(bound, |least| bound.min(least.saturating_mul(2)))
     }
 
-    /// The shortest service of so many bytes, no sample counting as shorter than `floor`.
+    /// The shortest service of `bytes`, no sample counting as shorter than `floor`.
     fn least(&self, bytes: i64, floor: i64) -> Option<i64> {
         let known = &self.service[..self.services.min(SAMPLES)];
         let services = known

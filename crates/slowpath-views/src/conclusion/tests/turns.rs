@@ -213,3 +213,20 @@ fn a_stream_that_nothing_ever_answered_asks_for_nothing() {
     client.turns.peer = server.turns.here.clone();
     assert!(!of(&client, &server).1);
 }
+
+/// Nothing happens at the client after its last answer, while the server goes on waiting for a request.
+#[test]
+fn an_end_that_was_observed_for_less_but_lacks_no_turn_is_not_left_out() {
+    let (mut client, mut server) = slow_query();
+    client.tally.totals.observed = Micros(8_800_000);
+    client.turns = turns((50, 110_000), (50, 72_000));
+    server.turns = turns((50, 101_000), (50, 100_000));
+    let slow = |client: &Scripted| {
+        let answer = conclude([client.with(&server)], &[]);
+        answer.act.process.unwrap().command
+    };
+    assert_eq!(slow(&client).as_ref(), "postgres");
+    // Met later: what the server waited is all that is known.
+    client.turns = turns((44, 110_000), (44, 72_000));
+    assert_eq!(slow(&client).as_ref(), "pgbench");
+}

@@ -70,7 +70,7 @@ pub(super) struct Buffer {
     /// What it writes now has put something there.
     copied: bool,
     acknowledged: u64,
-    /// Where the pages of the data begin that did not leave yet: a piece has so many at most.
+    /// Where the pages of the data begin that did not leave yet: their number in a piece is bounded.
     pages: VecDeque<u64>,
 }
 
@@ -174,7 +174,7 @@ impl Buffer {
         }
     }
 
-    /// How many bytes of so many the last piece has pages for.
+    /// How many of `bytes` the last piece has pages for.
     fn fits(&self, bytes: u64) -> u64 {
         let length = self.unsent.back().map_or(0, |tail| tail.length);
         let begin = self.accepted - length;
@@ -198,7 +198,7 @@ impl Buffer {
         (end - self.accepted).min(bytes)
     }
 
-    /// Notes the pages of so many bytes that are written next.
+    /// Notes the pages of the `bytes` that are written next.
     fn copied_pages(&mut self, bytes: u64) {
         let end = self.accepted + bytes;
         let mut at = self.accepted;

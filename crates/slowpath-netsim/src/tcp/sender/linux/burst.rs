@@ -43,7 +43,7 @@ pub(in crate::tcp::sender) struct Offload {
 }
 
 impl Offload {
-    /// So many bytes of the connection wait at the host's link, with [`OVERHEAD`] for each packet.
+    /// `waiting` bytes of the connection wait at the host's link, with [`OVERHEAD`] for each packet.
     pub fn note_waiting(&mut self, waiting: u64) {
         self.waiting = waiting;
         self.throttled = false;
@@ -59,7 +59,7 @@ impl Offload {
         self.rate.map(|rate| rate >> PACING_SHIFT)
     }
 
-    /// Whether so many bytes may join what waits at the host's link; `factor` times more may than
+    /// Whether `length` bytes may join what waits at the host's link; `factor` times more may than
     /// of one new piece (`tcp_small_queue_check`).
     fn allows(&self, factor: u64, length: u64) -> bool {
         let rate = self.piece_rate().unwrap_or(u64::MAX);
