@@ -45,10 +45,12 @@ WORKERS = int(os.environ.get("SLOWPATH_TEST_WORKERS", "3"))
 # wait for what happens and not for a time.
 MEASURING = {
     "slowpath", "slowpath-agent", "slowpath-bench", "slowpath-demo", "slowpath-export",
-    "slowpath-http", "slowpath-lab", "slowpath-observe", "slowpath-testbed", "slowpath-truth",
+    "slowpath-http", "slowpath-lab", "slowpath-observe", "slowpath-path", "slowpath-testbed",
+    "slowpath-truth",
 }
 COMPUTING = {
     "slowpath src/lib.rs", "slowpath src/main.rs", "slowpath-lab src/lib.rs",
+    "slowpath-path src/lib.rs",
     "slowpath-lab tests/judge.rs", "slowpath-lab tests/snap_validation.rs",
     "slowpath-lab tests/virtual_time.rs",
 } | {f"slowpath tests/{name}.rs" for name in (
