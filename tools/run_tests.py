@@ -50,16 +50,14 @@ MEASURING = {
 }
 COMPUTING = {
     "slowpath src/lib.rs", "slowpath src/main.rs", "slowpath-lab src/lib.rs",
-    "slowpath-path src/lib.rs",
     "slowpath-lab tests/judge.rs", "slowpath-lab tests/snap_validation.rs",
-    "slowpath-lab tests/virtual_time.rs",
+    "slowpath-lab tests/virtual_time.rs", "slowpath-path src/lib.rs",
 } | {f"slowpath tests/{name}.rs" for name in (
-    "explain", "fleet", "join", "lab_virtual", "queues", "record_guest", "recording",
-    "recording_hostile", "refusals", "replay", "sim", "sim_dibs", "trace", "trace_damage",
-    "trace_log", "trace_pair")}
+    "explain", "fleet", "join", "lab_virtual", "queues", "recording", "recording_hostile",
+    "refusals", "replay", "sim", "sim_dibs", "trace", "trace_damage", "trace_log", "trace_pair")}
 # The longest of these.
-SLOW = ["slowpath tests/fleet.rs", "slowpath tests/record_guest.rs",
-        "slowpath-replay tests/replay.rs", "slowpath-replay tests/stories.rs"]
+SLOW = ["slowpath tests/fleet.rs", "slowpath-replay tests/replay.rs",
+        "slowpath-replay tests/stories.rs"]
 
 SKIPPED = re.compile(r"(?:^|\.\.\. )SKIPPED (.+?)(?::\s+(.+))?$")
 RETRIED = re.compile(r"(?:^|\.\.\. )RETRIED (.+)$")
