@@ -2,7 +2,7 @@
 //! Measures a path actively: one-way delay, loss, duplicates, reordering, jitter and hops, by OWAMP, TWAMP and STAMP.
 //!
 //! What enters: a peer's address and a schedule; on the other end, connections and packets of anyone. What leaves:
-//! for each direction counts and delays, each with its error ([`report`]); session files as owamp has them ([`file`]);
+//! for each direction counts and delays, each with its error ([`report`]); session files as owamp has them ([`mod@file`]);
 //! answers to the measurements of others ([`serve`]).
 //!
 //! ```text
