@@ -49,11 +49,12 @@ if may_use_cache; then
 fi
 # Nothing is built upon a build in CI: the compiler's notes for the next one cost time and space.
 [[ -z ${CI-} ]] || export CARGO_INCREMENTAL=0
-# Tests that need one of these kernels, or DuckDB, are skipped without it, and say so.
+# Tests that need one of these kernels, DuckDB or scapy, are skipped without it, and say so.
 if [[ $# -eq 0 ]]; then
     tools/lab_kernel.sh || echo "test.sh: going on without the laboratory kernel" >&2
     tools/lab_guest.sh --try
     tools/duckdb/peer.py --install || echo "test.sh: going on without DuckDB" >&2
+    tools/scapy/peer.py --install || echo "test.sh: going on without scapy" >&2
     tools/scapy/peer.py --install || echo "test.sh: going on without scapy" >&2
 fi
 exec python3 tools/run_tests.py "$@"
