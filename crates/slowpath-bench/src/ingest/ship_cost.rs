@@ -16,9 +16,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Sockets that exchange messages, so many times a second; one pair in twenty is stuck, which is a
-/// row each poll.
+/// Sockets that exchange messages. One pair in twenty is stuck, which gives a row each poll.
 const SOCKETS: usize = 600;
+/// Messages that a socket exchanges, a second.
 const RATE: f64 = 5.0;
 /// Until an agent's programs are loaded and its first polls are over.
 const WARM: Duration = Duration::from_secs(10);

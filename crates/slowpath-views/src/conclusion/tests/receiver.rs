@@ -36,8 +36,8 @@ fn without_the_other_end_only_a_closed_window_shows_that_it_does_not_read() {
     assert_eq!(who(&full), Role::ReceivingHost);
 }
 
-/// Who acts where the window was full for 9 of 10 s. The RTT is 100 ms; so many full windows of 40,000 bytes came, and
-/// something was unread at so many of 20 polls.
+/// Who acts where the window was full for 9 of 10 s and the RTT is 100 ms. `windows` full windows of 40,000 bytes
+/// came; `unread` of 20 polls found data unread.
 fn who_acts(windows: u64, unread: u32) -> Role {
     let mut sender = sender(&[(Problem::ReceiverWindowLimited, 9)]);
     sender.stats.min_rtt = Some(Micros(100_000));
@@ -101,8 +101,8 @@ fn few_polls_leave_it_to_what_the_kernel_counted() {
     assert_eq!(who(&behind, (0, 20)), Role::ReceivingApplication);
 }
 
-/// A path that is full for 6 of 10 s, before a proxy that is held back by its client's path and found behind at so many of
-/// 20 polls.
+/// The path to a proxy is full for 6 of 10 s, while the proxy is held back by its client's path and has data unread at
+/// some of 20 polls.
 #[test]
 fn a_path_that_only_fills_the_buffer_of_a_proxy_that_is_behind_does_not_limit() {
     let mut source = sender(&[(Problem::CongestionWindowLimited, 6)]);
