@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Peers that do not keep to the protocol: time and memory stay bounded, and nothing goes to anyone who did not ask.
 
-use slowpath_path::control::{Accept, Client, Direction, Modes, Secret, SessionRequest};
+use slowpath_path::control::{Accept, Client, Credentials, Direction, Modes, SessionRequest};
 use slowpath_path::schedule::{Slot, Slots};
 use slowpath_path::serve::{Policy, ServeOptions, Serving};
 use slowpath_path::session::{PathError, TestOptions, measure};
@@ -22,7 +22,7 @@ fn serving(policy: Policy) -> Serving {
         twamp: vec![any],
         stamp: vec![any],
         modes: Modes(15),
-        secrets: vec![Secret {
+        secrets: vec![Credentials {
             name: "alice".to_owned(),
             passphrase: b"secret".to_vec(),
         }],

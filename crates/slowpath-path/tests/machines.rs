@@ -4,8 +4,7 @@
 use proptest::prelude::*;
 use slowpath_path::control::{
     Accept, AcceptSession, Client, ClientEvent, ControlError, Credentials, Direction, Fetch,
-    FetchAck, Limits, Modes, Secret, SendStamp, Server, ServerEvent, SessionRequest, Stop,
-    StoppedSession,
+    FetchAck, Limits, Modes, SendStamp, Server, ServerEvent, SessionRequest, Stop, StoppedSession,
 };
 use slowpath_path::record::{Record, SkipRange};
 use slowpath_path::schedule::Slot;
@@ -28,7 +27,7 @@ struct Talk {
 
 impl Talk {
     fn new(mode: Modes, two_way: bool, piece: usize) -> Self {
-        let secret = Secret {
+        let secret = Credentials {
             name: "alice".to_owned(),
             passphrase: b"secret".to_vec(),
         };
@@ -329,7 +328,7 @@ fn a_client_without_a_key_takes_no_mode_that_needs_one() {
     let mut client = Client::new(Modes(7), None, [1; 64], false);
     let mut server = Server::new(
         Modes::ENCRYPTED,
-        vec![Secret {
+        vec![Credentials {
             name: "alice".to_owned(),
             passphrase: b"secret".to_vec(),
         }],

@@ -4,7 +4,7 @@
 mod line;
 
 use line::{Decision, Fate, Line, Toward, address};
-use slowpath_path::control::{Credentials, Modes, Secret};
+use slowpath_path::control::{Credentials, Modes};
 use slowpath_path::report::{PathReport, Reading, Way, of_one_way, of_two_way, text};
 use slowpath_path::results::Summary;
 use slowpath_path::serve::{Policy, ServeOptions, Serving};
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-fn serve_options(v6: bool, secrets: Vec<Secret>) -> ServeOptions {
+fn serve_options(v6: bool, secrets: Vec<Credentials>) -> ServeOptions {
     let bind = address(if v6 { Line::B6 } else { Line::B4 });
     ServeOptions {
         owamp: vec![SocketAddr::new(bind, 861)],
@@ -61,8 +61,8 @@ fn reading() -> Reading {
     }
 }
 
-fn secret() -> Secret {
-    Secret {
+fn secret() -> Credentials {
+    Credentials {
         name: "alice".to_owned(),
         passphrase: b"secret".to_vec(),
     }

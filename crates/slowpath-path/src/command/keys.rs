@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Key files as owamp's `pfstore` writes them: a line a key, its name and its passphrase in hexadecimal.
 
-use crate::control::Secret;
+use crate::control::Credentials;
 use std::io;
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub enum KeyFileError {
 ///
 /// # Errors
 /// A line that is no key.
-pub fn read_keys(text: &str) -> Result<Vec<Secret>, KeyFileError> {
+pub fn read_keys(text: &str) -> Result<Vec<Credentials>, KeyFileError> {
     let mut keys = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -42,7 +42,7 @@ pub fn read_keys(text: &str) -> Result<Vec<Secret>, KeyFileError> {
     Ok(keys)
 }
 
-fn key(line: &str) -> Option<Secret> {
+fn key(line: &str) -> Option<Credentials> {
     let (name, hex) = line.split_once(char::is_whitespace)?;
     let hex = hex.trim();
     let whole = !hex.is_empty() && hex.len().is_multiple_of(2) && hex.is_ascii();
@@ -51,14 +51,14 @@ fn key(line: &str) -> Option<Secret> {
     }
     let octet = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
     let passphrase: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(octet).collect();
-    Some(Secret {
+    Some(Credentials {
         name: name.to_owned(),
         passphrase: passphrase?,
     })
 }
 
 /// Reads a key file.
-pub(super) fn of_file(file: &Path) -> Result<Vec<Secret>, KeyFileError> {
+pub(super) fn of_file(file: &Path) -> Result<Vec<Credentials>, KeyFileError> {
     read_keys(&slowpath_files::read_text(file, MOST)?)
 }
 

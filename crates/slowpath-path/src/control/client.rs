@@ -3,6 +3,7 @@
 
 use super::ControlError;
 use super::channel::Channel;
+use super::credentials::Credentials;
 use super::message::{
     Accept, AcceptSession, Fetch, FetchAck, Greeting, Modes, SEND_STAMPS, START_SESSIONS,
     SendStamp, SetUp, Stop, block, exact, long, word,
@@ -18,21 +19,6 @@ const CHUNK: usize = 16;
 
 /// Slots of a fetched session.
 const MOST_SLOTS: u32 = 1 << 16;
-
-/// Who the client is, for modes with keys.
-#[derive(Clone)]
-pub struct Credentials {
-    /// The key's name, at most 80 octets.
-    pub name: String,
-    /// Its passphrase.
-    pub passphrase: Vec<u8>,
-}
-
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Credentials({})", self.name)
-    }
-}
 
 /// What a client learns.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,18 +11,20 @@
 
 mod channel;
 mod client;
+mod credentials;
 mod message;
 mod request;
 mod server;
 mod stop;
 
-pub use client::{Client, ClientEvent, Credentials};
+pub use client::{Client, ClientEvent};
+pub use credentials::Credentials;
 pub use message::{
     Accept, AcceptSession, Fetch, FetchAck, Greeting, Modes, SendStamp, ServerStart, SetUp, Stop,
     StoppedSession,
 };
 pub use request::{Direction, SessionRequest};
-pub use server::{Limits, Secret, Server, ServerEvent};
+pub use server::{Limits, Server, ServerEvent};
 
 /// Why a control connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,6 +3,7 @@
 
 use super::ControlError;
 use super::channel::Channel;
+use super::credentials::Credentials;
 use super::message::{
     Accept, AcceptSession, FETCH_SESSION, Fetch, FetchAck, Greeting, Modes, REQUEST_SESSION,
     REQUEST_TWO_WAY, SEND_STAMPS, START_SESSIONS, STOP_SESSIONS, SendStamp, ServerStart, SetUp,
@@ -25,21 +26,6 @@ pub struct Limits {
     pub padding: u32,
     /// Sessions of a connection.
     pub sessions: usize,
-}
-
-/// A key that a server knows.
-#[derive(Clone)]
-pub struct Secret {
-    /// Its name.
-    pub name: String,
-    /// Its passphrase.
-    pub passphrase: Vec<u8>,
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Secret({})", self.name)
-    }
 }
 
 /// What a server has to do. Until it has answered, nothing further is read.
@@ -84,7 +70,7 @@ pub struct Server {
     channel: Channel,
     state: State,
     greeting: Greeting,
-    secrets: Vec<Secret>,
+    secrets: Vec<Credentials>,
     vector: Block,
     started: Timestamp,
     limits: Limits,
@@ -101,7 +87,7 @@ impl Server {
     #[must_use]
     pub fn new(
         modes: Modes,
-        secrets: Vec<Secret>,
+        secrets: Vec<Credentials>,
         random: [u8; 48],
         started: Timestamp,
         limits: Limits,

@@ -16,7 +16,7 @@ mod sessions;
 
 pub use admission::{Cidr, CidrError, Gate, Policy};
 
-use crate::control::{Modes, Secret};
+use crate::control::{Credentials, Modes};
 use crate::session::PathError;
 use crate::socket::WallClock;
 use crate::time::Timestamp;
@@ -43,7 +43,7 @@ pub struct ServeOptions {
     /// Modes that are offered.
     pub modes: Modes,
     /// Keys that are known.
-    pub secrets: Vec<Secret>,
+    pub secrets: Vec<Credentials>,
     /// Limits.
     pub policy: Policy,
     /// End after the first control connection that measured something.
