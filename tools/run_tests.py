@@ -5,6 +5,10 @@
 Everything is built once. Then test binaries run side by side, those that measure real time
 one by one (MEASURING below); each shows its output when it ends, the others as it comes.
 
+A test that fails is run once more, alone, after all others: machines are shared. If it passes
+then, it is listed with the others that needed more than one attempt, with what it said first.
+More than RERUNS failures are no accident: none of them is run again.
+
 What passing tests print is left out (SLOWPATH_TEST_OUTPUT=1: shown). After everything else
 come the skipped tests with their reasons, the tests that needed more than one attempt, then
 the failed ones with the end of what they printed, and as the very last line
@@ -37,6 +41,9 @@ SHOW_ALL = os.environ.get("SLOWPATH_TEST_OUTPUT", "0") != "0"
 # Of each failed test, this many lines from its panic on are repeated at the end.
 REPEATED_LINES = 12
 REPEATED_CHARACTERS = 400
+
+# At most this many failed tests are run once more.
+RERUNS = 5
 
 # Test binaries at a time: most of them wait for real time more than they compute.
 WORKERS = int(os.environ.get("SLOWPATH_TEST_WORKERS", "3"))
@@ -97,6 +104,7 @@ class Tally:
         self.counted = False
         self.cpu_s = 0.0
         self.binary = None
+        self.ran = None
         self._unittests = 0
         self._reset_binary()
 
@@ -191,6 +199,17 @@ class Tally:
         self.skipped += self._skips.items()
         self._reset_binary()
 
+    def failed_by_name(self, name):
+        """Whether it was one test of the binary that failed, and not the binary."""
+        return name in self.said
+
+    def passes_at_last(self, name):
+        """A failed test passed when it ran once more."""
+        self.failed.remove(name)
+        self.passed += 1
+        first = next((line for line in self.said.pop(name)[1:] if line.strip()), "no message")
+        self.retried.append(f"{name}: attempt 1 failed: {first.strip()}")
+
     def _unittest_result(self, details):
         self.counted = True
         numbers = {k: int(v) for k, v in re.findall(r"([a-z ]+)=(\d+)", details)}
@@ -260,11 +279,11 @@ def reap(child, tally):
     return child.returncode
 
 
-def run_exclusively(step, command, plain=False):
+def run_exclusively(step, command, plain=False, folder=ROOT):
     """Runs one step with nothing beside it and shows its output as it comes."""
     print(f"==> {step}: {' '.join(command)}", flush=True)
     began = time.monotonic()
-    tally = run(step, command, plain, show=lambda line: print(line, flush=True))
+    tally = run(step, command, plain, folder, show=lambda line: print(line, flush=True))
     print(f"==> {step}: {time.monotonic() - began:.0f} s, {tally.cpu_s:.0f} s of processor time",
           flush=True)
     return tally
@@ -319,11 +338,28 @@ def run_binary(binary):
     began = time.monotonic()
     tally = run(binary.name, [binary.path, "--show-output"], folder=binary.folder,
                 show=shown.append, heading=[binary.heading])
+    tally.ran = binary
     shown.append(f"==> {binary.name}: {time.monotonic() - began:.1f} s, "
                  f"{tally.cpu_s:.1f} s of processor time")
     with printing_lock:
         print("\n".join(shown), flush=True)
     return tally
+
+
+def rerun_failed(tallies):
+    """Runs each failed test of these binaries once more, alone, unless they are too many."""
+    failed = [(tally, name) for tally in tallies for name in tally.failed]
+    if len(failed) > RERUNS:
+        return
+    for tally, name in failed:
+        test = name.removeprefix(f"{tally.binary}: ")
+        if tally.ran is None or not tally.failed_by_name(name):
+            continue
+        again = run_exclusively(f"{tally.ran.name} again",
+                                [tally.ran.path, "--exact", test, "--show-output"],
+                                folder=tally.ran.folder)
+        if (again.passed, again.failed, again.skipped) == (1, [], []):
+            tally.passes_at_last(name)
 
 
 def run_binaries(binaries):
@@ -340,7 +376,9 @@ def run_binaries(binaries):
             pool.shutdown(wait=False, cancel_futures=True)
             end_all()
             raise
-    return tallies + [run_binary(b) for b in binaries if b.measures()]
+    tallies += [run_binary(b) for b in binaries if b.measures()]
+    rerun_failed(tallies)
+    return tallies
 
 
 def lines(child):

@@ -55,6 +55,5 @@ if [[ $# -eq 0 ]]; then
     tools/lab_guest.sh --try
     tools/duckdb/peer.py --install || echo "test.sh: going on without DuckDB" >&2
     tools/scapy/peer.py --install || echo "test.sh: going on without scapy" >&2
-    tools/scapy/peer.py --install || echo "test.sh: going on without scapy" >&2
 fi
 exec python3 tools/run_tests.py "$@"

@@ -45,6 +45,34 @@ test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fini
         self.assertEqual(
             dict(result.skipped), {"x: a": "no root", "x: c": "takes hours"})
 
+    def test_a_failed_test_that_passes_at_last_is_passed_and_listed(self):
+        result = tally('''\
+     Running tests/net.rs (target/debug/deps/net-1)
+running 2 tests
+test a ... ok
+test m::b ... FAILED
+
+failures:
+
+---- m::b stdout ----
+thread 'm::b' (7) panicked at tests/net.rs:3:5:
+too late
+
+failures:
+    m::b
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+''', status=101)
+        self.assertEqual(result.failed, ["tests/net.rs: m::b"])
+        self.assertTrue(result.failed_by_name("tests/net.rs: m::b"))
+        result.passes_at_last("tests/net.rs: m::b")
+        self.assertEqual((result.passed, result.failed), (2, []))
+        self.assertEqual(result.retried, ["tests/net.rs: m::b: attempt 1 failed: too late"])
+
+    def test_a_binary_that_died_is_no_test_to_run_again(self):
+        result = tally("     Running tests/net.rs (x-1)\nrunning 1 test\n", status=101)
+        self.assertFalse(result.failed_by_name(result.failed[0]))
+
     def test_output_that_libtest_does_not_capture_counts_too(self):
         result = tally("""\
      Running tests/net.rs (target/debug/deps/net-1)

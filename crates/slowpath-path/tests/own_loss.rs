@@ -13,7 +13,8 @@ use slowpath_path::time::Span;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 /// A control group that gives its threads 5 % of a core; `None` where there is no such controller.
@@ -73,9 +74,20 @@ fn a_starved_receiver_with_a_small_buffer_blames_itself() {
         receive_buffer: Some(8_192),
         ports: None,
     };
+    // What another thread of the group uses is not left for the receiver, however fast the core.
+    let ended = AtomicBool::new(false);
     let outcome = line.at(Toward::A, || {
         starving.enter();
-        measure(&test, &AtomicBool::new(false))
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let outcome = measure(&test, &AtomicBool::new(false));
+            ended.store(true, Ordering::Relaxed);
+            outcome
+        })
     });
     let reading = Reading {
         timeout: Duration::from_secs(4),
