@@ -22,6 +22,20 @@ fn what_nagle_holds_is_time() {
     assert!(advice.what.contains("TCP_NODELAY"), "{}", advice.what);
 }
 
+/// The kernel writes into MPTCP's subflows itself: a gigabyte leaves without a call.
+#[test]
+fn what_no_call_wrote_is_in_no_applications_pieces() {
+    let of = |bytes: u64| {
+        Timeline::new()
+            .waited(|w| w.queues.nagle = ms(200))
+            .then(|s| s.bytes_acked += bytes)
+            .verdict()
+    };
+    assert!(of(1 << 30).unmeasured.contains(Problem::SmallWrites));
+    // What a write before left in the send buffer.
+    assert!(of(100).finding(Problem::SmallWrites).is_some());
+}
+
 #[test]
 fn what_delayed_acknowledgements_held_is_theirs() {
     let v = Timeline::new()

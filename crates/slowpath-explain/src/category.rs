@@ -55,6 +55,13 @@ impl Category {
         }
     }
 
+    fn is_fast(self) -> bool {
+        matches!(
+            self,
+            Category::FastRetransmission | Category::LateFastRetransmission
+        )
+    }
+
     /// One name for each.
     pub fn name(self) -> &'static str {
         self.texts()[0]
@@ -75,32 +82,45 @@ pub(super) fn of(late: Option<(Duration, Duration)>, waits: &[Wait]) -> Category
         return Category::NotSlow;
     }
     let mut sums: Vec<(Category, Duration)> = Vec::new();
+    let mut add = |category: Category, lasted: Duration| match sums
+        .iter_mut()
+        .find(|(known, _)| *known == category)
+    {
+        Some((_, sum)) => *sum += lasted,
+        None => sums.push((category, lasted)),
+    };
+    let mut network = Duration::ZERO;
     for wait in waits {
-        let Some(category) = of_wait(wait) else {
-            continue;
-        };
-        match sums.iter_mut().find(|(known, _)| *known == category) {
-            Some((_, sum)) => *sum += wait.duration(),
-            None => sums.push((category, wait.duration())),
+        if let Some(category) = of_wait(wait) {
+            add(category, wait.duration());
+        } else if wait.waited != Waited::Application {
+            let repair = waits.iter().filter_map(|repair| during(wait, repair));
+            let repair = repair.max_by_key(|(_, lasted)| *lasted);
+            let (category, lasted) = repair.unwrap_or((Category::Congestion, Duration::ZERO));
+            if !lasted.is_zero() {
+                add(category, lasted);
+            }
+            network += wait.duration() - lasted;
         }
     }
+    // Waiting for the congestion window is a part of the unimpeded time too: slow start.
+    let network = network.saturating_sub(took - late);
     let all: Duration = sums.iter().map(|(_, sum)| *sum).sum();
     // Of two that are as long the one that came first.
     let longest = sums.iter().rev().max_by_key(|(_, sum)| *sum);
     match longest {
-        Some((category, _)) if all * 2 >= late => *category,
-        _ => sums
-            .iter()
-            .map(|(known, _)| *known)
-            .find(|it| {
-                [
-                    Category::FastRetransmission,
-                    Category::LateFastRetransmission,
-                ]
-                .contains(it)
-            })
-            .unwrap_or(Category::Congestion),
+        Some((category, sum)) if *sum >= network && all * 2 >= late => *category,
+        Some((category, sum)) if *sum >= network && category.is_fast() => *category,
+        _ => Category::Congestion,
     }
+}
+
+/// How long it waited for the network while what a fast retransmission repaired was lost: nothing else could come.
+fn during(wait: &Wait, repair: &Wait) -> Option<(Category, Duration)> {
+    let from = repair.lost_at?.max(wait.from);
+    let until = repair.until.min(wait.until);
+    let lasted = Duration::from_nanos(until.0.checked_sub(from.0)?);
+    (wait.waited == Waited::Network).then_some((of_wait(repair)?, lasted))
 }
 
 fn of_wait(wait: &Wait) -> Option<Category> {
@@ -117,6 +137,6 @@ fn of_wait(wait: &Wait) -> Option<Category> {
         Waited::DelayedAck => Category::DelayedAcks,
         Waited::LossProbe | Waited::ReorderingTimer => Category::LossProbe,
         Waited::EarlierMessage => Category::EarlierMessage,
-        Waited::Network | Waited::Application => return None,
+        Waited::Network | Waited::CongestionWindow | Waited::Application => return None,
     })
 }

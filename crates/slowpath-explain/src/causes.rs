@@ -36,7 +36,10 @@ pub(super) fn links(
         Waited::DelayedAck => it.delayed_ack(),
         Waited::ReceiveWindow => it.window(),
         Waited::LossProbe | Waited::ReorderingTimer => it.lost_tail(),
-        Waited::Network | Waited::EarlierMessage | Waited::Application => Vec::new(),
+        Waited::CongestionWindow
+        | Waited::Network
+        | Waited::EarlierMessage
+        | Waited::Application => Vec::new(),
     }
 }
 
@@ -357,12 +360,18 @@ impl RunPosition<'_, '_> {
     fn window(&self) -> Vec<Link> {
         let steps = &self.timeline.steps[self.end][..self.run];
         let last = steps.iter().rev().find_map(|step| step.packet());
-        let window = self.before().map_or(0, |state| {
-            state.send_window().saturating_sub(state.outstanding())
-        });
-        last.map_or(Vec::new(), |packet| {
-            vec![Link::ZeroWindow { packet, window }]
-        })
+        let (Some(packet), Some(before)) = (last, self.before()) else {
+            return Vec::new();
+        };
+        let window = before.send_window();
+        if u64::from(window) < self.timeline.segment[self.end] {
+            return vec![Link::ZeroWindow { packet, window }];
+        }
+        vec![Link::FullWindow {
+            packet,
+            window,
+            outstanding: before.outstanding(),
+        }]
     }
 }
 

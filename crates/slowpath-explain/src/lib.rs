@@ -14,14 +14,16 @@
 //! 1. the timer of retransmissions, and bytes are sent again: a timeout, however short
 //! 2. the same timer as a loss probe, or as RACK's: a probe, a reordering timer, however short
 //! 3. an acknowledgment that makes the sender send again what had been sent, before any timeout: a fast retransmission, however short
-//! 4. an acknowledgment or a probe, while the window that was announced before had no room for a packet: the receive window, one wait as long as it stays so
+//! 4. an acknowledgment or a probe, while the window that was announced before had no room for a segment: the receive window, one wait as long as it stays so
 //! 5. an acknowledgment that the receiver's timer of delayed acknowledgments had sent: a delayed ACK
-//! 6. anything else: the network, an earlier message whose bytes were not acknowledged, or the application; counted only if it is longer than [`PAUSE`] and two smoothed round trips
+//! 6. an acknowledgment, while the congestion window had no room: the congestion window, likewise. Which of both windows it was is judged as the kernel does ([`State::limiting_window`])
+//! 7. anything else: the network, an earlier message whose bytes were not acknowledged, or the application; counted only if it is longer than [`PAUSE`] and two smoothed round trips
 //!
 //! What has arrived whole while bytes before it have not waits for an earlier message from then on, if that is as long.
 //!
 //! The chain of a wait are the [`Link`]s that hold for it, each with its rule. The category of a message is the kind of wait that took most of what
-//! it was late by, if waits took half of that; otherwise a fast retransmission if there was one and congestion if not ([`Category`]).
+//! it was late by, if waits took half of that; otherwise a fast retransmission if that took more than any other, and congestion if not ([`Category`]).
+//! What the congestion window and the network took beyond the unimpeded time is congestion.
 //!
 //! What is promised: the same facts give the same explanation; no I/O, no clocks. Times are of one end's clock each; the two are never
 //! compared unless [`Facts::one_clock`] says that they are the same.
@@ -41,7 +43,7 @@ pub use category::Category;
 pub use link::Link;
 pub use message_state::{MessageState, NoMessageState, message_state};
 pub use messages::{Message, NetworkPath, unimpeded};
-pub use state::{Pending, State};
+pub use state::{Pending, State, Window};
 pub use trial::{Change, Departure, Trial, confirm};
 pub use wait_kind::{PAUSE, Waited};
 pub use waits::Wait;

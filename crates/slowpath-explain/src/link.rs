@@ -85,12 +85,22 @@ pub enum Link {
         /// Bytes that the application had not read.
         unread: u32,
     },
-    /// Rule 9. The window that the receiver announced was 0, or less than a packet. DETER section 5.1.
+    /// Rule 9. The window that the receiver announced was zero, or less than a segment, which a sender treats alike (`tcp_snd_wnd_test`): DETER
+    /// section 5.1.
     ZeroWindow {
-        /// The acknowledgment that announced it, the receiver's.
+        /// The acknowledgment that announced it, or came last with it, the receiver's.
         packet: usize,
-        /// Bytes that it left room for beside those on their way.
+        /// The window, in bytes.
         window: u32,
+    },
+    /// Rule 13. The window that the receiver announced had room for segments, and what was on its way filled it up to less than one.
+    FullWindow {
+        /// The acknowledgment that announced it, or came last with it, the receiver's.
+        packet: usize,
+        /// The window, in bytes.
+        window: u32,
+        /// Bytes on their way.
+        outstanding: u32,
     },
     /// Rule 10. The timeout was a multiple of itself: it followed another one. DETER section 2.1; RFC 6298 section 5.5.
     TimeoutBackoff {
@@ -122,6 +132,7 @@ impl Link {
             Link::DelayedAck { .. } => "delayed_ack",
             Link::ShrinkingReceiveBuffer { .. } => "shrinking_receive_buffer",
             Link::ZeroWindow { .. } => "zero_window",
+            Link::FullWindow { .. } => "full_window",
             Link::TimeoutBackoff { .. } => "timeout_backoff",
             Link::RetransmissionLost { .. } => "retransmission_lost",
             Link::TimeoutTooEarly { .. } => "timeout_too_early",
@@ -213,9 +224,20 @@ impl fmt::Display for Link {
                 f,
                 "shrinking receive buffer: {unacknowledged} bytes waited for their ACK, which would have announced a smaller window; the application had not read {unread} bytes"
             ),
+            Link::ZeroWindow { packet, window: 0 } => {
+                write!(f, "zero window: ACK {packet} of the receiver announced it")
+            }
             Link::ZeroWindow { packet, window } => write!(
                 f,
-                "zero window: ACK {packet} of the receiver left room for {window} bytes"
+                "zero window, or nearly: ACK {packet} of the receiver announced {window} bytes, less than a segment"
+            ),
+            Link::FullWindow {
+                packet,
+                window,
+                outstanding,
+            } => write!(
+                f,
+                "full window: ACK {packet} of the receiver announced {window} bytes, of which {outstanding} were in flight"
             ),
             Link::TimeoutBackoff { doublings } => write!(
                 f,

@@ -44,6 +44,14 @@ pub struct MessageState {
     pub path: NetworkPath,
 }
 
+impl MessageState {
+    /// With the congestion window and the slow start threshold of another state of its sender.
+    pub fn set_windows(&mut self, state: &State) {
+        self.window = state.congestion_window().max(1);
+        self.threshold = Some(state.slow_start_threshold()).filter(|it| *it < NO_THRESHOLD);
+    }
+}
+
 /// Where the message with most bytes left stood at a moment.
 ///
 /// # Errors

@@ -9,6 +9,10 @@ use std::ops::Range;
 
 /// `TCPHDR_SYN`, RFC 9293 section 3.1.
 const SYN: u16 = 0x02;
+/// The option of the maximum segment size, RFC 9293 section 3.7.1.
+const MSS: u8 = 2;
+/// Bytes of a timestamps option, aligned (`TCPOLEN_TSTAMP_ALIGNED`).
+const TIMESTAMPS: u16 = 12;
 
 /// A packet that an end sent.
 pub(super) struct Packet<'a> {
@@ -70,6 +74,8 @@ pub(super) struct Timeline<'a> {
     pub steps: [Vec<Step<'a>>; 2],
     /// Bytes of the largest payload that each end sent.
     pub largest: [u64; 2],
+    /// Bytes of data in a full segment of each end: less than the largest payload where the host's device cuts what it is handed.
+    pub segment: [u64; 2],
 }
 
 /// Sequence numbers of 32 bits as places of 64.
@@ -117,12 +123,31 @@ impl<'a> Timeline<'a> {
             let sizes = packets[end].iter().map(|it| it.bytes.end - it.bytes.start);
             sizes.max().unwrap_or(0)
         });
+        let segment = [0, 1].map(|end: usize| {
+            let offered = maximum_segment(&packets[1 - end]);
+            offered.map_or(largest[end], |offered| offered.min(largest[end]))
+        });
         Ok(Timeline {
             packets,
             steps,
             largest,
+            segment,
         })
     }
+}
+
+/// Bytes of data that a full segment has at most, by the SYN of the end that receives it (RFC 9293 section 3.7.1): its option, less that of
+/// timestamps if it carries that too.
+fn maximum_segment(packets: &[Packet<'_>]) -> Option<u64> {
+    let opening = packets.first()?.header;
+    let option = opening.options.iter().find(|(kind, _)| *kind == MSS)?;
+    let offered = u16::from_be_bytes(*option.1.first_chunk()?);
+    let timestamps = if opening.timestamps.is_some() {
+        TIMESTAMPS
+    } else {
+        0
+    };
+    Some(u64::from(offered.saturating_sub(timestamps))).filter(|bytes| *bytes > 0)
 }
 
 /// What an end sent, by its own capture.

@@ -19,6 +19,8 @@ pub enum Waited {
     FastRetransmission,
     /// Room in the receive window.
     ReceiveWindow,
+    /// Room in the congestion window.
+    CongestionWindow,
     /// A delayed acknowledgment.
     DelayedAck,
     /// Anything else that came from the network.
@@ -30,6 +32,11 @@ pub enum Waited {
 }
 
 impl Waited {
+    /// Whether it waited for room in a window: such waits are one while they follow each other, and count by what they are together.
+    pub fn is_window(self) -> bool {
+        matches!(self, Waited::ReceiveWindow | Waited::CongestionWindow)
+    }
+
     /// One name for each.
     pub fn name(self) -> &'static str {
         match self {
@@ -38,6 +45,7 @@ impl Waited {
             Waited::ReorderingTimer => "reordering_timer",
             Waited::FastRetransmission => "fast_retransmission",
             Waited::ReceiveWindow => "receive_window",
+            Waited::CongestionWindow => "congestion_window",
             Waited::DelayedAck => "delayed_ack",
             Waited::Network => "network",
             Waited::EarlierMessage => "earlier_message",
@@ -53,6 +61,7 @@ impl Waited {
             Waited::ReorderingTimer => "RACK's reordering timer",
             Waited::FastRetransmission => "a fast retransmission",
             Waited::ReceiveWindow => "room in the receive window",
+            Waited::CongestionWindow => "room in the congestion window",
             Waited::DelayedAck => "a delayed ACK",
             Waited::Network => "the network",
             Waited::EarlierMessage => "an earlier message",

@@ -4,7 +4,7 @@
 use super::causes;
 use super::link::Link;
 use super::messages::{self, Message};
-use super::state::Pending;
+use super::state::{Pending, Window};
 use super::timeline::{Step, Timeline};
 use super::wait_kind::{PAUSE, Waited};
 use slowpath_recording::{Handler, Moment, Timer};
@@ -28,6 +28,8 @@ pub struct Wait {
     pub sent: std::ops::Range<usize>,
     /// A fast retransmission that came long after its first duplicates, and it is known why.
     pub late: bool,
+    /// When what a fast retransmission sent again had been sent before.
+    pub lost_at: Option<Moment>,
     /// What it came from.
     pub links: Vec<Link>,
     /// Whether it would have been over earlier without its cause: a replay in which that was changed. `None`: it was not tried, or there is nothing to change.
@@ -49,6 +51,7 @@ pub(super) fn waits(
     let end = usize::from(message.end);
     let mut found: Vec<Wait> = Vec::new();
     let (mut since, mut before) = (message.begun, message.bytes.start);
+    let mut longest = Duration::ZERO;
     for (run, step) in timeline.steps[end].iter().enumerate().skip(message.run) {
         if message.done.is_some_and(|done| step.at > done) {
             break;
@@ -70,16 +73,28 @@ pub(super) fn waits(
             .checked_sub(1)
             .map(|run| timeline.steps[end][run].acknowledged);
         let unfinished = earlier.is_some_and(|it| it < message.bytes.start);
-        if waited == Waited::Network && unfinished {
-            waited = Waited::EarlierMessage;
+        match waited {
+            Waited::Network | Waited::CongestionWindow if unfinished => {
+                if !is_long(step, gap) {
+                    continue;
+                }
+                waited = Waited::EarlierMessage;
+            }
+            _ => {}
         }
         if let Some(last) = found.last_mut()
-            && waited == Waited::ReceiveWindow
+            && waited.is_window()
             && (last.waited, last.until) == (waited, from)
         {
             (last.until, last.run, last.sent.end) = (step.at, run, step.sent.end);
+            // What most of it came from.
+            if gap > longest {
+                longest = gap;
+                last.links = causes::links(timeline, end, run, waited, rules);
+            }
             continue;
         }
+        longest = gap;
         let links = causes::links(timeline, end, run, waited, rules);
         found.push(Wait {
             waited,
@@ -88,12 +103,14 @@ pub(super) fn waits(
             run,
             sent: step.sent.clone(),
             late: waited == Waited::FastRetransmission && !links.is_empty(),
+            lost_at: (waited == Waited::FastRetransmission)
+                .then(|| sent_before(timeline, end, step))
+                .flatten(),
             links,
             confirmed: None,
         });
     }
-    let window = |wait: &Wait| wait.waited == Waited::ReceiveWindow;
-    found.retain(|wait| !window(wait) || wait.duration() > PAUSE);
+    found.retain(|wait| !wait.waited.is_window() || wait.duration() > PAUSE);
     found.extend(held_back(timeline, message, since));
     found
 }
@@ -119,9 +136,19 @@ fn held_back(timeline: &Timeline<'_>, message: &Message, since: Moment) -> Optio
         run,
         sent: step.sent.end..step.sent.end,
         late: false,
+        lost_at: None,
         links: Vec::new(),
         confirmed: None,
     })
+}
+
+/// When the first bytes that a run sent again had been sent before.
+fn sent_before(timeline: &Timeline<'_>, end: usize, step: &Step<'_>) -> Option<Moment> {
+    let packets = &timeline.packets[end];
+    let again = step.sent.clone().find(|number| packets[*number].again)?;
+    let byte = packets[again].bytes.start;
+    let mut earlier = packets[..again].iter().rev();
+    Some(earlier.find(|it| it.bytes.contains(&byte))?.at)
 }
 
 /// Longer than what is always there.
@@ -151,20 +178,20 @@ fn waited(timeline: &Timeline<'_>, end: usize, step: &Step<'_>, gap: Duration) -
             if again && before.recovery() < RECOVERY && after.recovery() == RECOVERY {
                 return Some(Waited::FastRetransmission);
             }
-            let room = before.send_window().saturating_sub(before.outstanding());
-            if u64::from(room) < timeline.largest[end] && before.unsent() > 0 {
+            let window = before.limiting_window(timeline.segment[end]);
+            if window == Some(Window::Receive) {
                 return Some(Waited::ReceiveWindow);
-            }
-            if gap <= PAUSE {
-                return None;
             }
             let answer = timeline.packets[1 - end].get(*number as usize)?;
             let delayed = Handler::Timer {
                 timer: Timer::DelayedAck,
                 deferred: false,
             };
-            if *timeline.steps[1 - end][answer.run].handler == delayed {
+            if gap > PAUSE && *timeline.steps[1 - end][answer.run].handler == delayed {
                 return Some(Waited::DelayedAck);
+            }
+            if window == Some(Window::Congestion) {
+                return Some(Waited::CongestionWindow);
             }
             long.then_some(Waited::Network)
         }

@@ -3,18 +3,19 @@
 
 use crate::end_name;
 use crate::output::{
-    AnswerOutput, DepartureOutput, HeaderOutput, SimulatedOutput, SimulationOutput, value,
+    AnswerOutput, ControlOutput, DepartureOutput, HeaderOutput, SimulatedOutput, SimulationOutput,
+    value,
 };
 use serde_json::Value;
 use slowpath_recording::headers::Header;
 use slowpath_recording::{Moment, Recording};
 use slowpath_replay::Answer;
-use slowpath_replay::continuation::Continued;
+use slowpath_replay::continuation::Continuation;
 use std::io::{self, Write};
 use std::time::Duration;
 
 /// What was simulated, or why nothing was.
-pub type Simulated = Result<Continued, String>;
+pub type Simulated = Result<Continuation, String>;
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
@@ -32,7 +33,8 @@ pub fn simulation_text(simulated: &Simulated, out: &mut dyn Write) -> io::Result
             return Ok(());
         }
     };
-    let (from, path) = (&it.from, &it.from.path);
+    let (changed, control) = (&it.changed, &it.control);
+    let (from, path) = (&changed.from, &changed.from.path);
     write!(
         out,
         "  SIMULATED from there, nothing of it was recorded or replayed: the last {} bytes of message {} of the {} take {:.3} ms\n  \
@@ -40,23 +42,32 @@ pub fn simulation_text(simulated: &Simulated, out: &mut dyn Write) -> io::Result
         from.left,
         from.message.number,
         end_name(from.message.end),
-        ms(it.took),
+        ms(changed.took),
         ms(path.round_trip)
     )?;
     if let Some(rate) = path.rate {
         write!(out, " and {:.1} Mbit/s", rate as f64 * 8e-6)?;
     }
-    write!(
+    writeln!(out, ", from a window of {} packets", from.window)?;
+    let gain = it.gain_s() * 1e3;
+    writeln!(
         out,
-        ", from a window of {} packets; the message {:.3} ms",
-        from.window,
-        ms(it.message())
+        "  without the change, simulated likewise from a window of {} packets: {:.3} ms; the change {} {:.3} ms",
+        control.from.window,
+        ms(control.took),
+        if gain < 0.0 { "costs" } else { "saves" },
+        gain.abs()
     )?;
     match from.message.duration() {
-        Some(took) => writeln!(out, ", recorded were {:.3} ms", ms(took))?,
-        None => writeln!(out, "; as recorded it did not end")?,
+        Some(took) => writeln!(
+            out,
+            "  the message, up to there as recorded: {:.3} ms, without the change {:.3} ms; recorded were {:.3} ms",
+            ms(changed.message()),
+            ms(control.message()),
+            ms(took)
+        ),
+        None => writeln!(out, "  as recorded the message did not end"),
     }
-    Ok(())
 }
 
 /// What was simulated, as JSON.
@@ -70,11 +81,12 @@ pub fn simulation_json(simulated: &Simulated) -> Value {
             });
         }
     };
+    let (it, control, gain) = (&it.changed, &it.control, it.gain_s());
     let from = &it.from;
     value(&SimulationOutput::Simulated(SimulatedOutput {
         simulated: true,
         simulator: "slowpath-netsim",
-        assumes: "no other traffic, no loss, the path and the window as recorded",
+        assumes: "no other traffic, no loss, the path as recorded, the window as replayed with the change",
         end: end_name(from.message.end),
         message: from.message.number,
         bytes: from.left,
@@ -85,6 +97,13 @@ pub fn simulation_json(simulated: &Simulated) -> Value {
         milliseconds: ms(it.took),
         message_milliseconds: ms(it.message()),
         recorded_message_milliseconds: from.message.duration().map(ms),
+        control: ControlOutput {
+            window: control.from.window,
+            slow_start_threshold: control.from.threshold,
+            milliseconds: ms(control.took),
+            message_milliseconds: ms(control.message()),
+        },
+        gain_milliseconds: gain * 1e3,
     }))
 }
 

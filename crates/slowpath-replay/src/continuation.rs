@@ -54,6 +54,23 @@ impl Continued {
     }
 }
 
+/// A message's rest simulated with a change, and beside it without: what the simulator gets wrong of the path is in both, so only their
+/// difference is the change's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Continuation {
+    /// With the change.
+    pub changed: Continued,
+    /// As it was.
+    pub control: Continued,
+}
+
+impl Continuation {
+    /// How many seconds the change takes away; negative: it adds them.
+    pub fn gain_s(&self) -> f64 {
+        self.control.took.as_secs_f64() - self.changed.took.as_secs_f64()
+    }
+}
+
 /// Sends what is left through the simulator.
 ///
 /// # Errors

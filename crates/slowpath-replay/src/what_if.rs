@@ -5,7 +5,7 @@
 //! held acknowledgments). Up to the first packet that is not as it was, everything that happened to packets is known. There the answer ends:
 //! what the network would have done with another packet was not recorded.
 
-use super::continuation::{Continued, NotContinued, continued};
+use super::continuation::{Continuation, NotContinued, continued};
 use super::explained::{ExplainError, headers_of};
 use super::replay::{ReplayError, ReplayOptions, replay};
 use super::script::CHANGE;
@@ -13,7 +13,7 @@ use slowpath_explain::message_state;
 use slowpath_explain::{Change, Departure, Facts, State, Trial};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_recording::headers::Header;
-use slowpath_recording::{Connection, Handler, RecorderKind, Recording, Run};
+use slowpath_recording::{Connection, Handler, Moment, RecorderKind, Recording, Run};
 use std::path::Path;
 
 /// What is changed.
@@ -75,7 +75,22 @@ pub struct Answer {
 }
 
 /// What a replay shows of both ends.
-type EndsOfReplay = ([Vec<Header>; 2], [Vec<State>; 2]);
+#[derive(Default)]
+struct EndsOfReplay {
+    headers: [Vec<Header>; 2],
+    /// The states after its runs, and when those were; empty unless they were asked for.
+    states: [Vec<State>; 2],
+    moments: [Vec<Moment>; 2],
+}
+
+impl EndsOfReplay {
+    /// The state of an end at a moment.
+    fn state(&self, end: usize, at: Moment) -> Option<&State> {
+        let runs = self.moments[end].partition_point(|moment| *moment <= at);
+        let state = self.states[end].get(runs.checked_sub(1)?)?;
+        state.is_there().then_some(state)
+    }
+}
 
 /// One connection, its exact replay at hand.
 pub struct WhatIf<'a> {
@@ -111,7 +126,7 @@ impl<'a> WhatIf<'a> {
             asked: 0,
         };
         let connection = recording.connections[number].clone();
-        it.exact = it.replay(connection, false, false)?.0;
+        it.exact = it.replay(connection, false, false)?.headers;
         Ok(it)
     }
 
@@ -141,14 +156,20 @@ impl<'a> WhatIf<'a> {
             let number = self.number;
             return Err(ExplainError::Differs { number, difference }.into());
         }
-        let mut states: [Vec<State>; 2] = Default::default();
+        let mut ends = EndsOfReplay {
+            headers,
+            ..EndsOfReplay::default()
+        };
         for probe in &replayed.probes {
-            states[usize::from(probe.end.min(1))].push(State::new(*probe.fields));
+            let end = usize::from(probe.end.min(1));
+            ends.states[end].push(State::new(*probe.fields));
+            ends.moments[end].push(probe.at);
         }
-        Ok((headers, states))
+        Ok(ends)
     }
 
-    /// How the message that was under way at a departure might have gone on with these settings: simulated.
+    /// How the message that was under way at a departure might have gone on, with these settings and without: both simulated from there, each
+    /// from the windows that the sender had by its own replay.
     ///
     /// # Errors
     /// There is nothing to be simulated, or the simulator cannot.
@@ -156,7 +177,7 @@ impl<'a> WhatIf<'a> {
         &mut self,
         altered: &[Altered],
         departure: Departure,
-    ) -> Result<Continued, WhatIfError> {
+    ) -> Result<Continuation, WhatIfError> {
         let connection = self.recording.connections[self.number].clone();
         let mut changed = connection.clone();
         for one in altered {
@@ -164,15 +185,23 @@ impl<'a> WhatIf<'a> {
                 set(&mut changed, name, value)?;
             }
         }
-        let (headers, states) = self.replay(connection.clone(), false, true)?;
+        let was = self.replay(connection.clone(), false, true)?;
         let facts = Facts {
             connection: &connection,
-            headers: [&headers[0], &headers[1]],
-            states: [&states[0], &states[1]],
+            headers: [&was.headers[0], &was.headers[1]],
+            states: [&was.states[0], &was.states[1]],
             one_clock: self.recording.origin.recorder == RecorderKind::Laboratory,
         };
         let from = message_state(&facts, departure.at).map_err(NotContinued::from)?;
-        Ok(continued(from, &changed.settings)?)
+        let now = self.replay(changed.clone(), true, true)?;
+        let mut with = from.clone();
+        if let Some(state) = now.state(usize::from(from.message.end), departure.at) {
+            with.set_windows(state);
+        }
+        Ok(Continuation {
+            changed: continued(with, &changed.settings)?,
+            control: continued(from, &connection.settings)?,
+        })
     }
 
     /// What if?
@@ -193,8 +222,8 @@ impl<'a> WhatIf<'a> {
         for change in acts {
             act(&mut connection, change);
         }
-        let (changed, _) = self.replay(connection, true, false)?;
-        Ok(compare(&self.exact, &changed))
+        let changed = self.replay(connection, true, false)?;
+        Ok(compare(&self.exact, &changed.headers))
     }
 }
 

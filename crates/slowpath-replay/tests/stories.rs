@@ -75,13 +75,13 @@ fn shrinking_receive_buffer() {
     println!("{then:.3} ms, today {today:.3} ms");
 }
 
-/// Section 5.2.
+/// Section 5.2, where the application has not read: the window that was announced is full, no acknowledgment announces one of zero.
 #[test]
-fn zero_window() {
-    let Some(kernel) = kernel("zero_window") else {
+fn full_window() {
+    let Some(kernel) = kernel("full_window") else {
         return;
     };
-    let causes = ["zero_window"];
+    let causes = ["full_window"];
     let [then, today] = story(
         &kernel,
         "story-5.2-zero-window.toml",

@@ -171,6 +171,20 @@ fn what_if_a_probe_had_been_sent() {
         "{simulation}"
     );
     assert!((number(&simulation["recorded_message_milliseconds"]) - recorded).abs() < 1e-6);
+    // Another initial window gives another future; the control is the same for all of them.
+    let futures = ["2", "20", "40"].map(|window| {
+        let future = ask(&["--set", &format!("initial_window={window}"), "--continue"]);
+        let simulation = &future["simulation"];
+        assert_eq!(simulation["window"].to_string(), window, "{future}");
+        assert_eq!(simulation["control"]["window"], 10, "{future}");
+        let took = number(&simulation["milliseconds"]);
+        let control = number(&simulation["control"]["milliseconds"]);
+        let gain = number(&simulation["gain_milliseconds"]);
+        assert!((control - took - gain).abs() < 1e-9, "{future}");
+        gain
+    });
+    let [least, middle, most] = futures;
+    assert!(least < 0.0 && 0.0 < middle && middle <= most, "{futures:?}");
     let plain = ask(&["--set", "tcp_early_retrans=3"]);
     assert!(plain.get("simulation").is_none(), "{plain}");
 
@@ -181,6 +195,7 @@ fn what_if_a_probe_had_been_sent() {
         "what the network would have answered is not known",
         "SIMULATED from there, nothing of it was recorded or replayed",
         "by itself on an empty path",
+        "without the change, simulated likewise from a window of",
     ] {
         assert!(printed.contains(part), "no '{part}' in: {printed}");
     }

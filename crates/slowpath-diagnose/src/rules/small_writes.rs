@@ -16,10 +16,11 @@
 //!    one write that is answered is not one of them.
 //!
 //! Events are the writes of rule 2 that could have been spared. Where calls are not observed it
-//! is unmeasured.
+//! is unmeasured, and where more than a segment came into the send buffer without a call: what the kernel
+//! writes there itself (for MPTCP into its subflows, for NFS) is in no application's pieces.
 
 use crate::Measure;
-use slowpath_model::{CallStats, Micros, Snapshot};
+use slowpath_model::{CallStats, Micros, Snapshot, TcpStats};
 
 /// What a write and its segment cost a processor: measured on this project's machines, with
 /// 10-byte writes and TCP_NODELAY over a pair of devices (`docs/decisions/0014`).
@@ -48,12 +49,22 @@ pub(crate) fn small_writes(
     let (Some(answers), Some(written)) = (answers, written) else {
         return Measure::Unmeasured;
     };
+    if written.writes == 0 && entered(&before.stats, &after.stats) > u64::from(after.stats.send_mss)
+    {
+        return Measure::Unmeasured;
+    }
     let tiny = written.spared(after.stats.send_mss, answers);
     let held = match written.is_stream(after.stats.send_mss, answers) {
         true => Micros::ZERO,
         false => nagle.saturating_sub(held_acks.unwrap_or(Micros::ZERO)),
     };
     Measure::of_events(Some(tiny), Some(held + cost(tiny)))
+}
+
+/// Bytes that came into the send buffer: those that left it, and by how much more it holds.
+fn entered(before: &TcpStats, after: &TcpStats) -> u64 {
+    let left = after.bytes_acked.saturating_sub(before.bytes_acked);
+    (left + u64::from(after.send_queue)).saturating_sub(u64::from(before.send_queue))
 }
 
 /// What `spared` writes cost that could have been spared.

@@ -191,4 +191,22 @@ pub(crate) struct SimulatedOutput {
     pub message_milliseconds: f64,
     /// How long it took; null: it did not end.
     pub recorded_message_milliseconds: Option<f64>,
+    /// The same, simulated without the change.
+    pub control: ControlOutput,
+    /// By how much the change makes the simulated rest shorter; negative: longer.
+    pub gain_milliseconds: f64,
+}
+
+/// The rest of a message simulated without the change.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub(crate) struct ControlOutput {
+    /// The congestion window there, in packets.
+    pub window: u32,
+    /// The slow start threshold there, in packets.
+    pub slow_start_threshold: Option<u32>,
+    /// How long the rest takes.
+    pub milliseconds: f64,
+    /// How long the message takes.
+    pub message_milliseconds: f64,
 }

@@ -7,8 +7,8 @@ mod recording;
 mod replay;
 
 pub(crate) use explanation::{
-    AnswerOutput, CauseOutput, DepartureOutput, ExplainedOutput, ExplanationOutput, HeaderOutput,
-    MessageOutput, SimulatedOutput, SimulationOutput, WaitOutput,
+    AnswerOutput, CauseOutput, ControlOutput, DepartureOutput, ExplainedOutput, ExplanationOutput,
+    HeaderOutput, MessageOutput, SimulatedOutput, SimulationOutput, WaitOutput,
 };
 pub(crate) use recording::{
     ArgumentsOutput, ColumnOutput, ConnectionOutput, DamageOutput, EndOutput, GapOutput,
