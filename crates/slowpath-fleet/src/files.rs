@@ -11,7 +11,7 @@ use crate::layout;
 use crate::tables::Table;
 use slowpath_model::WallMicros;
 use slowpath_store::tables::{OpenFile, SLICE, seal, settings};
-use slowpath_table::{Group, Rows, Settings, Value, Writer, extend, is_extendable};
+use slowpath_table::{Group, Layout, Old, Rows, Settings, extend, is_extendable};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -20,15 +20,13 @@ const SMALL_FULL: u64 = 64 << 20;
 /// The same once its hour has [`MANY`] files of the table.
 const LARGE_FULL: u64 = 256 << 20;
 const MANY: usize = 4;
-/// Row groups of fewer rows are joined.
-const SMALL_GROUP: u64 = 64 << 10;
 /// zstd's level of rows that are added; publication has a third of a core at most.
 const LEVEL: i32 = 3;
-/// That of rows that are written for good.
-const COMPACT_LEVEL: i32 = 9;
 /// Key of the intake files whose rows a file has.
 pub(crate) const KEY_INTAKE: &str = "slowpath.intake";
 const KEY_SERVER: &str = "slowpath.server";
+/// Key of what keeps its place in a file although its footer does not point to it ([`Pinned`]).
+const KEY_PINNED: &str = "slowpath.pinned";
 
 /// Says before which step a test stops the work, as a kill would.
 pub(crate) type StopBefore = Box<dyn FnMut(&'static str) -> bool + Send>;
@@ -47,6 +45,25 @@ impl Steps {
     }
 }
 
+/// Bytes of a file that earlier footers point to and its own does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pinned {
+    /// Where they end.
+    pub until: u64,
+    /// When the first footer was written that does not point to them.
+    pub since: WallMicros,
+}
+
+impl Pinned {
+    fn parse(text: &str) -> Option<Self> {
+        let (until, since) = text.split_once(' ')?;
+        Some(Pinned {
+            until: until.parse().ok()?,
+            since: WallMicros(since.parse().ok()?),
+        })
+    }
+}
+
 /// A file, by what its end states.
 #[derive(Clone, Debug)]
 pub(crate) struct TableFile {
@@ -55,21 +72,17 @@ pub(crate) struct TableFile {
     pub bytes: u64,
     pub intakes: Intakes,
     pub groups: Vec<Group>,
+    /// Where they lie; nothing, if it is not extendable.
+    pub layout: Layout,
+    pub pinned: Option<Pinned>,
     /// It can take rows: it is not damaged, and has this version's columns.
     pub extendable: bool,
-}
-
-impl TableFile {
-    fn small_groups(&self) -> usize {
-        let small = |group: &&Group| group.rows < SMALL_GROUP;
-        self.groups.iter().filter(small).count()
-    }
 }
 
 /// The files of a table and hour, by their numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct HourFiles {
-    table: Table,
+    pub table: Table,
     dir: PathBuf,
     server: String,
     pub files: Vec<TableFile>,
@@ -133,7 +146,7 @@ impl HourFiles {
         self.files.iter().any(|file| file.intakes.contains(intake))
     }
 
-    fn full(&self) -> u64 {
+    pub(crate) fn full(&self) -> u64 {
         match self.files.len() > MANY {
             true => LARGE_FULL,
             false => SMALL_FULL,
@@ -167,10 +180,14 @@ impl HourFiles {
             let old = open.span();
             (rows.span.0.min(old.0), rows.span.1.max(old.1))
         });
-        let settings = self.settings(span, &intakes, LEVEL);
+        let pinned = old.and_then(|old| old.pinned);
+        let settings = self.settings(span, &intakes, pinned, LEVEL);
         let draft = Draft::new(&path)?;
         steps.before("write the draft of a table's file")?;
-        let bytes = open.as_ref().map(OpenFile::bytes);
+        let bytes = open.as_ref().map(|open| Old {
+            file: open.bytes(),
+            keep: pinned.map_or(0, |pinned| pinned.until),
+        });
         let file = draft
             .file
             .try_clone()
@@ -187,63 +204,26 @@ impl HourFiles {
         Ok(())
     }
 
-    /// Whether the small row groups of a file ought to be joined: when it is full, or its hour is
-    /// `closed`.
-    pub(crate) fn wants_compaction(&self, at: usize, closed: bool) -> bool {
-        let file = &self.files[at];
-        let full = file.bytes >= self.full() || at + 1 < self.files.len();
-        let enough = match closed {
-            true => 2,
-            false => 8,
-        };
-        file.extendable && (closed || full) && file.small_groups() >= enough
-    }
-
-    /// Writes a file anew with its row groups joined, under its own name.
-    pub(crate) fn compact(&mut self, at: usize, steps: &mut Steps) -> Result<(), FleetError> {
-        let old = &self.files[at];
-        let path = old.path.clone();
-        let open = open(&path)?;
-        open.check().map_err(FleetError::io("read", &path))?;
-        let settings = self.settings(open.span(), &old.intakes, COMPACT_LEVEL);
-        let draft = Draft::new(&path)?;
-        steps.before("write the draft of a compacted file")?;
-        let file = draft
-            .file
-            .try_clone()
-            .map_err(FleetError::io("write", &path))?;
-        let columns = self.table.columns();
-        let copy = || -> Result<(), slowpath_table::ParquetError> {
-            let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let mut writer = Writer::new(file, columns, &settings)?;
-            let mut rows = open.reader().rows(&names)?;
-            while rows.advance()? {
-                let values = (0..names.len()).map(|place| rows.value(place));
-                let row: Vec<Value<'_>> = values.collect::<Result<_, _>>()?;
-                writer.row(row)?;
-            }
-            writer.close()
-        };
-        copy().map_err(FleetError::parquet("compact", &path))?;
-        seal(&draft.file, None).map_err(FleetError::io("write the checksums of", &path))?;
-        draft.commit(&path, steps)?;
-        let number = old.number;
-        self.files[at] = look(path, self.table, number);
-        Ok(())
-    }
-
     fn path(&self, number: u32) -> PathBuf {
         let (table, server) = (self.table.name(), &self.server);
         self.dir
             .join(format!("{table}-{server}-{number:04}.parquet"))
     }
 
-    fn settings(&self, span: (WallMicros, WallMicros), intakes: &Intakes, level: i32) -> Settings {
-        let more = [
+    pub(crate) fn settings(
+        &self,
+        span: (WallMicros, WallMicros),
+        intakes: &Intakes,
+        pinned: Option<Pinned>,
+        level: i32,
+    ) -> Settings {
+        let mut more = vec![
             (KEY_SERVER, self.server.clone()),
             (KEY_INTAKE, intakes.to_string()),
         ];
+        if let Some(Pinned { until, since }) = pinned {
+            more.push((KEY_PINNED, format!("{until} {}", since.0)));
+        }
         settings(self.table.name(), span, &more, level)
     }
 }
@@ -256,7 +236,7 @@ pub(crate) fn open(path: &Path) -> Result<OpenFile, FleetError> {
 }
 
 /// What a file's end states; one that cannot be read takes no further rows.
-fn look(path: PathBuf, table: Table, number: u32) -> TableFile {
+pub(crate) fn look(path: PathBuf, table: Table, number: u32) -> TableFile {
     let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     let open = OpenFile::open(&path).ok();
     let reader = open.as_ref().map(OpenFile::reader);
@@ -264,26 +244,31 @@ fn look(path: PathBuf, table: Table, number: u32) -> TableFile {
     let extendable = open.as_ref().is_some_and(|open| {
         intakes.is_some() && is_extendable(open.bytes(), &table.columns()).unwrap_or(false)
     });
+    let layout = open.as_ref().filter(|_| extendable);
+    let layout = layout.and_then(|open| Layout::of(open.bytes()).ok());
+    let pinned = reader.and_then(|reader| Pinned::parse(reader.metadata(KEY_PINNED)?));
     TableFile {
         number,
         bytes,
         intakes: intakes.unwrap_or_default(),
         groups: reader.map(|reader| reader.groups()).unwrap_or_default(),
+        layout: layout.unwrap_or_default(),
+        pinned,
         extendable,
         path,
     }
 }
 
 /// A file that is to get a name. Dropped before, it leaves nothing.
-struct Draft {
+pub(crate) struct Draft {
     path: PathBuf,
-    file: File,
+    pub file: File,
     /// Leave it, as a kill would.
     killed: bool,
 }
 
 impl Draft {
-    fn new(path: &Path) -> Result<Self, FleetError> {
+    pub(crate) fn new(path: &Path) -> Result<Self, FleetError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let path = path.with_file_name(format!(".{name}.tmp"));
         let mut new = layout::options();
@@ -297,7 +282,7 @@ impl Draft {
     }
 
     /// Flushes it and gives it its name.
-    fn commit(mut self, path: &Path, steps: &mut Steps) -> Result<(), FleetError> {
+    pub(crate) fn commit(mut self, path: &Path, steps: &mut Steps) -> Result<(), FleetError> {
         self.killed = true;
         steps.before("flush the draft")?;
         self.killed = false;

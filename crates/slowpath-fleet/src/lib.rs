@@ -18,6 +18,7 @@
 
 mod checkpoint;
 mod closing;
+mod compaction;
 mod decide;
 mod decode;
 mod ends;

@@ -7,6 +7,7 @@
 //! that the next run does again, and no row twice.
 
 use crate::FleetError;
+use crate::compaction::Step;
 use crate::decode::IntakeFile;
 use crate::files::{self, HourFiles, HourRows, Steps};
 use crate::hour::Hour;
@@ -212,8 +213,8 @@ impl Tables {
         layout::sync_dir(&hour.dir(&layout::tables_dir(&self.dir)))
     }
 
-    /// Joins the small row groups of files that are full, or whose hour ended 25 h ago, until some
-    /// 64 MiB are written; returns how many files there were.
+    /// Takes the next step towards few large row groups ([`crate::compaction`]) with files that are full, or whose hour ended 25 h
+    /// ago, until some 64 MiB are written; returns how many files there were.
     ///
     /// # Errors
     /// A file cannot be read or written.
@@ -224,30 +225,34 @@ impl Tables {
         for hour in self.uncompacted.clone() {
             let age = now.0.saturating_sub(hour.ends().0);
             let closed = age >= 25 * 3_600_000_000;
+            let mut settled = closed;
             for table in Table::ALL {
-                let files = self.files(table, hour)?;
-                let wanted =
-                    (0..files.files.len()).filter(|at| files.wants_compaction(*at, closed));
-                for at in wanted.collect::<Vec<_>>() {
-                    bytes += self.compact_file((table, hour), at)?;
+                for due in self.files(table, hour)?.due(closed, now) {
+                    bytes += self.compact_file((table, hour), due, now)?;
                     done += 1;
                     if bytes >= BYTES {
                         return Ok(done);
                     }
                 }
+                settled &= self.files(table, hour)?.is_settled(closed);
             }
-            if closed {
+            if settled {
                 self.uncompacted.remove(&hour);
             }
         }
         Ok(done)
     }
 
-    /// Compacts a file; returns how long it was. One that is damaged stays as it is: readers name it.
-    fn compact_file(&mut self, of: (Table, Hour), at: usize) -> Result<u64, FleetError> {
+    /// Takes a step with a file; returns how long it was. One that is damaged stays as it is: readers name it.
+    fn compact_file(
+        &mut self,
+        of: (Table, Hour),
+        (at, step): (usize, Step),
+        now: WallMicros,
+    ) -> Result<u64, FleetError> {
         let mut files = self.files(of.0, of.1)?.clone();
         let bytes = files.files[at].bytes;
-        match files.compact(at, &mut self.steps) {
+        match files.take_step((at, step), now, &mut self.steps) {
             Err(e @ (FleetError::Io { .. } | FleetError::Stopped(_))) if !e.is_damage() => {
                 return self.checked(Err(e));
             }

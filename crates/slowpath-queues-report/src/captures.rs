@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 const MOST: usize = 200_000_000;
 /// Bytes of an Ethernet header, which switches' buffers do not count here.
 const ETHERNET: u32 = 14;
-/// A packet that was sent so shortly before its receiver's capture ends may be under way.
+/// A packet may be under way for so much longer than any that arrived: one sent so shortly before its receiver's
+/// capture ends is not known to be lost.
 const UNDER_WAY_NS: i64 = 10_000_000;
 
 /// A packet that a host sent.
@@ -393,18 +394,19 @@ fn matched(
             });
         }
     }
-    receive(captured, owners, waiting, numbers, captures);
-    undecided(captured, captures);
+    let slowest = receive(captured, owners, waiting, numbers, captures);
+    undecided(captured, slowest, captures);
 }
 
-/// Marks the sent packets that were received.
+/// Marks the sent packets that were received; gives how many ns the slowest of them took.
 fn receive(
     captured: &BTreeMap<u32, Vec<Captured>>,
     owners: &HashMap<IpAddr, u32>,
     mut waiting: HashMap<Identity, VecDeque<u32>>,
     mut numbers: BTreeMap<u32, Vec<Option<u32>>>,
     captures: &mut Captures,
-) {
+) -> i64 {
+    let mut slowest = 0;
     for (host, packets) in captured {
         let mut last: HashMap<(Endpoint, Endpoint), u32> = HashMap::new();
         let of_host = numbers.remove(host).unwrap_or_default();
@@ -419,7 +421,9 @@ fn receive(
                 let found = waiting.get_mut(identity).and_then(VecDeque::pop_front);
                 match found {
                     Some(number) => {
-                        captures.sent[number as usize].lost = false;
+                        let sent = &mut captures.sent[number as usize];
+                        sent.lost = false;
+                        slowest = slowest.max(packet.at.saturating_sub(sent.at));
                         last.insert((identity.from, identity.to), number);
                     }
                     None => captures.unmatched += 1,
@@ -427,27 +431,28 @@ fn receive(
             }
         }
     }
+    slowest
 }
 
 /// Counts as arrived what may have been lost or still under way when its receiver's capture
-/// ended.
-fn undecided(captured: &BTreeMap<u32, Vec<Captured>>, captures: &mut Captures) {
+/// ended, the longest of those on their way being `slowest` ns.
+fn undecided(captured: &BTreeMap<u32, Vec<Captured>>, slowest: i64, captures: &mut Captures) {
     let ends: HashMap<u32, i64> = captured
         .iter()
         .filter_map(|(host, packets)| Some((*host, packets.iter().map(|one| one.at).max()?)))
         .collect();
-    // What was sent before something that arrived on the same way is no longer under way.
-    let mut arrived: HashMap<(u32, u32), i64> = HashMap::new();
+    // What was sent before something that arrived on the same way is no longer under way. Only packets of one
+    // connection are known to have one way.
+    let mut arrived: HashMap<(Endpoint, Endpoint), i64> = HashMap::new();
     for packet in captures.sent.iter().filter(|packet| !packet.lost) {
-        let last = arrived
-            .entry((packet.source, packet.destination))
-            .or_insert(packet.at);
+        let last = arrived.entry((packet.from, packet.to)).or_insert(packet.at);
         *last = packet.at.max(*last);
     }
+    let under_way = slowest.saturating_add(UNDER_WAY_NS);
     for packet in captures.sent.iter_mut().filter(|packet| packet.lost) {
         let end = ends.get(&packet.destination);
-        let late = end.is_none_or(|end| packet.at > end.saturating_sub(UNDER_WAY_NS));
-        let last = arrived.get(&(packet.source, packet.destination));
+        let late = end.is_none_or(|end| packet.at > end.saturating_sub(under_way));
+        let last = arrived.get(&(packet.from, packet.to));
         if late && last.is_none_or(|last| packet.at > *last) {
             packet.lost = false;
             captures.unknown += 1;

@@ -97,7 +97,7 @@ pub struct QueueFinding {
     pub other_bytes: (u64, u64),
     /// Packets dropped between.
     pub drops: u64,
-    /// Who lost packets there, in the whole run.
+    /// Whose packets these were.
     pub lost: Vec<Contender>,
 }
 
@@ -176,7 +176,7 @@ impl Report {
         let mut all: Vec<Queue> = queues.iter().map(of).collect();
         let findings = findings
             .iter()
-            .filter_map(|finding| queue_finding(finding, &all));
+            .filter_map(|finding| queue_finding(finding, &all, who));
         let findings = findings.collect();
         all.sort_by_key(|queue| {
             let (dropped, bytes) = (queue.dropped, queue.max_bytes);
@@ -285,8 +285,12 @@ impl Report {
     }
 }
 
-fn queue_finding(finding: &Finding, queues: &[Queue]) -> Option<QueueFinding> {
-    let Finding::ThresholdFell {
+fn queue_finding(
+    finding: &Finding,
+    queues: &[Queue],
+    who: impl Fn(&[(Sender, u64)]) -> Vec<Contender>,
+) -> Option<QueueFinding> {
+    let &Finding::ThresholdFell {
         queue,
         filled,
         span,
@@ -294,7 +298,8 @@ fn queue_finding(finding: &Finding, queues: &[Queue]) -> Option<QueueFinding> {
         own,
         other,
         drops,
-    } = *finding;
+        ref lost,
+    } = finding;
     let of = |number: u32| queues.iter().find(|queue| queue.number == number);
     let (own_queue, other_queue) = (of(queue)?, of(filled)?);
     let times = [span.0, span.1].map(|time| time.0 as f64 / PICOS);
@@ -327,6 +332,6 @@ fn queue_finding(finding: &Finding, queues: &[Queue]) -> Option<QueueFinding> {
         own_bytes: own,
         other_bytes: other,
         drops,
-        lost: own_queue.drops.clone(),
+        lost: who(lost),
     })
 }

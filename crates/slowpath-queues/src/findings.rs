@@ -43,7 +43,7 @@ pub struct QueueReport {
 }
 
 /// Why a queue dropped, where that is more than that it was full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// The dynamic threshold of a queue fell under its length because another queue of the
     /// switch filled: the queue dropped while it became shorter (DETER section 5.6).
@@ -69,7 +69,17 @@ pub enum Finding {
         other: (u64, u64),
         /// Drops that the threshold of before would have had room for.
         drops: u64,
+        /// How many of these were of each sender, the most first.
+        lost: Vec<(Sender, u64)>,
     },
+}
+
+/// A packet that a queue dropped.
+struct Drop {
+    at: Time,
+    bytes: u64,
+    sender: Sender,
+    found: QueueAtDrop,
 }
 
 /// A queue's dynamic threshold while the switch holds `used` bytes; `None` if the buffer is
@@ -170,12 +180,16 @@ pub fn reports(network: &Network, packets: &[Offered], outcome: &Outcome) -> Vec
 /// What is found at all queues, in the order of time. Needs [`Outcome::levels`].
 pub fn findings(network: &Network, packets: &[Offered], outcome: &Outcome) -> Vec<Finding> {
     let places = places(network);
-    let mut drops: BTreeMap<u32, Vec<(Time, u64, QueueAtDrop)>> = BTreeMap::new();
+    let mut drops: BTreeMap<u32, Vec<Drop>> = BTreeMap::new();
     for (drop, found) in outcome.dropped.iter().zip(&outcome.found) {
         if drop.port.is_some() {
-            let bytes = u64::from(packets[drop.packet as usize].bytes);
-            let own = drops.entry(found.queue).or_default();
-            own.push((drop.at, bytes, *found));
+            let packet = &packets[drop.packet as usize];
+            drops.entry(found.queue).or_default().push(Drop {
+                at: drop.at,
+                bytes: u64::from(packet.bytes),
+                sender: (packet.source, packet.key),
+                found: *found,
+            });
         }
     }
     let mut by_switch: BTreeMap<SwitchId, Vec<Level>> = BTreeMap::new();
@@ -192,7 +206,7 @@ pub fn findings(network: &Network, packets: &[Offered], outcome: &Outcome) -> Ve
         let Some(levels) = by_switch.get(&switch) else {
             continue;
         };
-        for episode in drops.chunk_by(|a, b| b.0.since(a.0) <= JOINED) {
+        for episode in drops.chunk_by(|a, b| b.at.since(a.at) <= JOINED) {
             findings.extend(fell(*queue, rate, shared, levels, episode));
         }
     }
@@ -209,18 +223,19 @@ fn fell(
     rate: Rate,
     shared: Shared,
     levels: &[Level],
-    episode: &[(Time, u64, QueueAtDrop)],
+    episode: &[Drop],
 ) -> Option<Finding> {
     let (first, last) = (episode.first()?, episode.last()?);
-    let drains = u128::from(first.2.bytes) * PICOS_TIMES_BITS / u128::from(rate.bits_per_second());
+    let drains =
+        u128::from(first.found.bytes) * PICOS_TIMES_BITS / u128::from(rate.bits_per_second());
     let before = BEFORE.max(Span(u64::try_from(drains).unwrap_or(u64::MAX)));
-    let from = Time(first.0.0.saturating_sub(before.0));
+    let from = Time(first.at.0.saturating_sub(before.0));
     // The queues of the switch as they go on.
     let mut now: BTreeMap<u32, u64> = BTreeMap::new();
     let mut highest: Option<(u64, Time, BTreeMap<u32, u64>)> = None;
     let mut lowest: Option<(u64, Time, BTreeMap<u32, u64>)> = None;
     for level in levels {
-        if level.at > last.0 {
+        if level.at > last.at {
             break;
         }
         now.insert(level.queue, level.bytes);
@@ -228,10 +243,10 @@ fn fell(
             continue;
         }
         let limit = threshold(shared, level.used)?;
-        if level.at <= first.0 && highest.as_ref().is_none_or(|(most, ..)| limit > *most) {
+        if level.at <= first.at && highest.as_ref().is_none_or(|(most, ..)| limit > *most) {
             highest = Some((limit, level.at, now.clone()));
         }
-        if level.at >= first.0 && lowest.as_ref().is_none_or(|(least, ..)| limit < *least) {
+        if level.at >= first.at && lowest.as_ref().is_none_or(|(least, ..)| limit < *least) {
             lowest = Some((limit, level.at, now.clone()));
         }
     }
@@ -245,9 +260,13 @@ fn fell(
     if low >= high - high / FELL || own.1 >= own.0 || joined <= 0 || grown(filled) <= 0 {
         return None;
     }
-    let had_room = |(_, bytes, found): &&(Time, u64, QueueAtDrop)| found.bytes + bytes <= high;
-    let drops = episode.iter().filter(had_room).count() as u64;
-    (drops > 0).then_some(Finding::ThresholdFell {
+    let had_room = |drop: &&Drop| drop.found.bytes + drop.bytes <= high;
+    let mut lost = BTreeMap::new();
+    for drop in episode.iter().filter(had_room) {
+        *lost.entry(drop.sender).or_default() += 1;
+    }
+    let drops = lost.values().sum();
+    (drops > 0).then(|| Finding::ThresholdFell {
         queue,
         filled,
         span: (begin, end),
@@ -255,5 +274,6 @@ fn fell(
         own,
         other: (of(&then, filled), of(&later, filled)),
         drops,
+        lost: by_most(lost),
     })
 }

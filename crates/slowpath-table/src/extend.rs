@@ -3,19 +3,22 @@
 //! a reader that holds the footer of the file before finds in the new one what it looks for.
 
 use crate::column::{Column, Settings, damaged, schema};
-use crate::rows::Rows;
-use crate::write::{Output, write_groups};
+use crate::read::Reader;
+use crate::rows::{Rows, Value};
+use crate::write::{Output, Writer, write_groups};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{
     FileMetaData, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter, RowGroupMetaData,
 };
+use parquet::schema::types::SchemaDescriptor;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
+use std::ops::Range;
 
 /// Rows of a row group that [`extend`] adds, at most.
 const GROUP: usize = 1 << 20;
 /// The format's magic, with which every file begins.
-const MAGIC: &[u8; 4] = b"PAR1";
+pub(crate) const MAGIC: &[u8; 4] = b"PAR1";
 
 /// A row group of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,32 @@ pub struct Group {
     pub rows: u64,
     /// Its bytes, compressed.
     pub bytes: u64,
+}
+
+/// A file that gets a successor under its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Old<'f> {
+    /// The file.
+    pub file: &'f File,
+    /// Bytes up to there keep their places too, although its footer does not point to all of them: earlier footers do.
+    pub keep: u64,
+}
+
+impl<'f> Old<'f> {
+    /// One of whose bytes only those that its footer points to are needed.
+    pub fn new(file: &'f File) -> Self {
+        Old { file, keep: 0 }
+    }
+
+    /// Its metadata, and where what is kept of it ends.
+    pub(crate) fn kept(&self, columns: &[Column]) -> Result<(ParquetMetaData, u64)> {
+        let metadata = metadata_of(self.file)?;
+        if !has_columns(&metadata, columns)? {
+            return Err(damaged("it has other columns than its new rows"));
+        }
+        let places = places(metadata.row_groups())?;
+        Ok((metadata, end_of(&places).max(self.keep)))
+    }
 }
 
 /// Writes a new file: the row groups of `old` as they are, then the rows as further ones, then an
@@ -37,7 +66,7 @@ pub struct Group {
 /// # Panics
 /// If `slice` is 0.
 pub fn extend(
-    old: Option<&File>,
+    old: Option<Old<'_>>,
     new: File,
     rows: Rows,
     settings: &Settings,
@@ -45,28 +74,65 @@ pub fn extend(
 ) -> Result<File> {
     rows.check()?;
     let columns = rows.columns.clone();
-    let (mut groups, end) = match old {
+    let (groups, end) = match old {
         Some(old) => {
-            let metadata = metadata_of(old)?;
-            if !has_columns(&metadata, &columns)? {
-                return Err(damaged("it has other columns than its new rows"));
-            }
-            let groups = metadata.row_groups().to_vec();
-            let end = end_of(&groups)?;
-            copy(old, &new, end)?;
-            (groups, end)
+            let (metadata, end) = old.kept(&columns)?;
+            copy(old.file, &new, end)?;
+            (metadata.row_groups().to_vec(), end)
         }
         None => {
             (&new).write_all(MAGIC)?;
             (Vec::new(), MAGIC.len() as u64)
         }
     };
-    let tail = Tail {
-        file: new,
-        skip: MAGIC.len(),
-    };
-    let mut output = Output::new(tail, &columns, settings)?;
+    let mut output = Output::new(Tail::new(new), &columns, settings)?;
     write_groups(&mut output, rows, (GROUP, slice), &mut || ())?;
+    finish_after(output, groups, end, settings)
+}
+
+/// Room that [`join`] leaves behind the old row groups, so that the new ones fit in front of themselves even if they are
+/// longer: this part of those, and [`MARGIN`].
+const MARGIN_PART: u64 = 8;
+/// Bytes of room in any case.
+const MARGIN: u64 = 4 << 10;
+
+/// Writes a new file: the bytes of `old` as they are, then all of its rows in as few row groups as they need, which alone
+/// the new footer points to. Between both is a hole, an eighth of the old row groups. The new file is left open for the caller to flush.
+///
+/// # Errors
+/// As [`extend`].
+pub fn join(
+    old: Old<'_>,
+    reader: &Reader,
+    new: File,
+    columns: Vec<Column>,
+    settings: &Settings,
+) -> Result<File> {
+    let (metadata, end) = old.kept(&columns)?;
+    copy(old.file, &new, end)?;
+    let places = places(metadata.row_groups())?;
+    let live: u64 = places.iter().map(|place| place.end - place.start).sum();
+    let start = end + live / MARGIN_PART + MARGIN;
+    (&new).seek(SeekFrom::Start(start))?;
+    let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut writer = Writer::over(Tail::new(new), columns, settings)?;
+    let mut rows = reader.rows(&names)?;
+    while rows.advance()? {
+        let values = (0..names.len()).map(|place| rows.value(place));
+        let row: Vec<Value<'_>> = values.collect::<Result<_>>()?;
+        writer.row(row)?;
+    }
+    finish_after(writer.into_output()?, Vec::new(), start, settings)
+}
+
+/// The end of a file that has `groups` before `end`, and behind it those that were written by a [`Tail`].
+fn finish_after(
+    mut output: Output<Tail>,
+    mut groups: Vec<RowGroupMetaData>,
+    end: u64,
+    settings: &Settings,
+) -> Result<File> {
     output.file.flush()?;
     let shift = end as i64 - MAGIC.len() as i64;
     for group in output.file.flushed_row_groups() {
@@ -75,6 +141,16 @@ pub fn extend(
     let descriptor = output.file.schema_descr().clone();
     let new = output.file.inner().file.try_clone()?;
     drop(output);
+    finish(new, groups, descriptor, settings)
+}
+
+/// Writes the footer of a file's row groups.
+pub(crate) fn finish(
+    new: File,
+    groups: Vec<RowGroupMetaData>,
+    descriptor: SchemaDescriptor,
+    settings: &Settings,
+) -> Result<File> {
     let count = groups.iter().map(RowGroupMetaData::num_rows).sum();
     let producer = Some(settings.producer.clone());
     let pairs = settings.pairs();
@@ -90,38 +166,61 @@ pub fn extend(
 /// Its metadata cannot be read.
 pub fn is_extendable(file: &File, columns: &[Column]) -> Result<bool> {
     let metadata = metadata_of(file)?;
-    Ok(has_columns(&metadata, columns)? && end_of(metadata.row_groups()).is_ok())
+    Ok(has_columns(&metadata, columns)? && places(metadata.row_groups()).is_ok())
 }
 
 fn has_columns(metadata: &ParquetMetaData, columns: &[Column]) -> Result<bool> {
     Ok(*metadata.file_metadata().schema() == *schema(columns)?)
 }
 
-fn metadata_of(file: &File) -> Result<ParquetMetaData> {
+pub(crate) fn metadata_of(file: &File) -> Result<ParquetMetaData> {
     ParquetMetaDataReader::new().parse_and_finish(file)
 }
 
-/// Where the row groups end. They must follow each other, and nothing else may lie between or
-/// after them that the metadata points to.
-fn end_of(groups: &[RowGroupMetaData]) -> Result<u64> {
+/// Where each row group lies. Its columns must follow each other, no two groups may overlap, and the metadata may point to
+/// nothing else.
+pub(crate) fn places(groups: &[RowGroupMetaData]) -> Result<Vec<Range<u64>>> {
+    let places: Vec<Range<u64>> = groups.iter().map(place).collect::<Result<_>>()?;
+    let mut sorted = places.clone();
+    sorted.sort_unstable_by_key(|place| place.start);
     let mut end = MAGIC.len() as u64;
-    for column in groups.iter().flat_map(RowGroupMetaData::columns) {
+    for place in sorted {
+        if place.start < end {
+            return Err(damaged("its row groups overlap"));
+        }
+        end = place.end;
+    }
+    Ok(places)
+}
+
+fn place(group: &RowGroupMetaData) -> Result<Range<u64>> {
+    let mut place: Option<Range<u64>> = None;
+    for column in group.columns() {
         let has_index = column.column_index_offset().is_some()
             || column.offset_index_offset().is_some()
             || column.bloom_filter_offset().is_some();
         let start = column
             .dictionary_page_offset()
             .unwrap_or_else(|| column.data_page_offset());
-        if has_index || u64::try_from(start).ok() != Some(end) {
+        let start = u64::try_from(start).map_err(|_| damaged("a column is before its file"))?;
+        let length = u64::try_from(column.compressed_size())
+            .map_err(|_| damaged("a column has less than no bytes"))?;
+        let whole = place.get_or_insert(start..start);
+        if has_index || start != whole.end {
             return Err(damaged("it has more than row groups before its end"));
         }
-        end += u64::try_from(column.compressed_size())
-            .map_err(|_| damaged("a column has less than no bytes"))?;
+        whole.end = (start.checked_add(length)).ok_or_else(|| damaged("a column is too long"))?;
     }
-    Ok(end)
+    place.ok_or_else(|| damaged("a row group has no columns"))
 }
 
-fn copy(old: &File, new: &File, length: u64) -> Result<()> {
+/// Where the last of these ends, or what comes before the first.
+pub(crate) fn end_of(places: &[Range<u64>]) -> u64 {
+    let ends = places.iter().map(|place| place.end);
+    ends.max().unwrap_or(MAGIC.len() as u64)
+}
+
+pub(crate) fn copy(old: &File, new: &File, length: u64) -> Result<()> {
     let mut from = old;
     from.seek(SeekFrom::Start(0))?;
     let mut to = new;
@@ -136,7 +235,7 @@ fn copy(old: &File, new: &File, length: u64) -> Result<()> {
 }
 
 /// The same row group, moved on by this number of bytes.
-fn moved(group: &RowGroupMetaData, by: i64, ordinal: usize) -> Result<RowGroupMetaData> {
+pub(crate) fn moved(group: &RowGroupMetaData, by: i64, ordinal: usize) -> Result<RowGroupMetaData> {
     let start = group.file_offset().map(|at| at + by);
     let mut builder = group.clone().into_builder();
     let columns = builder.take_columns().into_iter().map(|column| {
@@ -160,6 +259,15 @@ struct Tail {
     file: File,
     /// Bytes of the magic that are still to be left out.
     skip: usize,
+}
+
+impl Tail {
+    fn new(file: File) -> Self {
+        Tail {
+            file,
+            skip: MAGIC.len(),
+        }
+    }
 }
 
 impl Write for Tail {
@@ -239,7 +347,7 @@ mod tests {
         let (before, note) = read(&first);
         assert_eq!((before.len(), note.as_deref()), (5_000, Some("one")));
         let second = extend(
-            Some(&first),
+            Some(Old::new(&first)),
             new_file(),
             rows(5_000..5_010),
             &settings("two"),
@@ -250,7 +358,7 @@ mod tests {
         assert_eq!((after.len(), note.as_deref()), (5_010, Some("two")));
         assert_eq!(before[..], after[..5_000]);
         let third = extend(
-            Some(&second),
+            Some(Old::new(&second)),
             new_file(),
             rows(0..1),
             &settings("three"),
@@ -262,7 +370,8 @@ mod tests {
         assert_eq!(counts, [5_000, 10, 1]);
         assert_eq!(read(&third).0[..5_010], after[..]);
         // The bytes up to the first file's footer are the same in all.
-        let end = end_of(metadata_of(&first).expect("metadata").row_groups()).expect("an end");
+        let metadata = metadata_of(&first).expect("metadata");
+        let end = end_of(&places(metadata.row_groups()).expect("places"));
         let bytes = |file: &File| {
             use std::os::unix::fs::FileExt as _;
             let mut bytes = vec![0; end as usize];
@@ -279,6 +388,6 @@ mod tests {
         let fewer = &columns()[..2];
         assert!(!is_extendable(&old, fewer).expect("a file"));
         let rows = Rows::new(fewer.to_vec());
-        assert!(extend(Some(&old), new_file(), rows, &settings(""), 512).is_err());
+        assert!(extend(Some(Old::new(&old)), new_file(), rows, &settings(""), 512).is_err());
     }
 }

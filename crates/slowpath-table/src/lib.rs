@@ -20,13 +20,15 @@ mod column;
 mod extend;
 mod packed;
 mod read;
+mod relocate;
 mod rows;
 mod write;
 
 pub use column::{Column, Encoding, Kind, Settings, Statistics};
-pub use extend::{Group, extend, is_extendable};
+pub use extend::{Group, Old, extend, is_extendable, join};
 pub use parquet::errors::ParquetError;
 pub use read::{BATCH, Reader, RowReader};
+pub use relocate::{Layout, cut, forward};
 pub use rows::{Rows, Value};
 pub use write::{Writer, encode};
 

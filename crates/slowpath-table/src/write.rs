@@ -94,15 +94,15 @@ pub(crate) fn write_groups<W: Write + Send>(
 
 /// Writes a file of rows that come one by one. Memory holds 65,536 rows, and one row group as
 /// it is encoded with its texts.
-pub struct Writer {
-    output: Output<File>,
+pub struct Writer<W: Write = File> {
+    output: Output<W>,
     rows: Rows,
     /// Of the row group that is open, and its rows.
     encoders: Vec<Encoder>,
     encoded: usize,
 }
 
-impl fmt::Debug for Writer {
+impl<W: Write> fmt::Debug for Writer<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writer")
             .field("columns", &self.rows.columns)
@@ -117,6 +117,20 @@ impl Writer {
     /// # Errors
     /// Its beginning cannot be written.
     pub fn new(file: File, columns: Vec<Column>, settings: &Settings) -> Result<Self> {
+        Writer::over(file, columns, settings)
+    }
+
+    /// Writes what is left and the file's end.
+    ///
+    /// # Errors
+    /// It cannot be encoded or written.
+    pub fn close(self) -> Result<()> {
+        self.into_output()?.file.close().map(|_| ())
+    }
+}
+
+impl<W: Write + Send> Writer<W> {
+    pub(crate) fn over(file: W, columns: Vec<Column>, settings: &Settings) -> Result<Self> {
         Ok(Writer {
             output: Output::new(file, &columns, settings)?,
             rows: Rows::new(columns),
@@ -176,14 +190,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what is left and the file's end.
-    ///
-    /// # Errors
-    /// It cannot be encoded or written.
-    pub fn close(mut self) -> Result<()> {
+    /// Writes what is left, and not yet the file's end.
+    pub(crate) fn into_output(mut self) -> Result<Output<W>> {
         self.flush()?;
         self.end_group()?;
-        self.output.file.close().map(|_| ())
+        Ok(self.output)
     }
 }
 

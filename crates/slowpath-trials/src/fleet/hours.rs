@@ -36,7 +36,7 @@ const STEP: Duration = Duration::from_secs(1);
 /// The log is opened again so often in the whole time.
 const OPENED: u32 = 12;
 /// How long the last rows may take to become tables: an intake file ends by the server's clock.
-const LAST: Duration = Duration::from_secs(60);
+const LAST: Duration = Duration::from_secs(600);
 /// The id of the server in the names of its files.
 const SERVER: &str = "hours";
 
