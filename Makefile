@@ -127,6 +127,8 @@ check-hardening: build ## hostile trials: kills, flipped bits, mutated inputs, l
 check-fleet: build ## trials of a fleet: kills of either half, outages, full disks, resends, cuts, row by row; both ends of connections; counts by DuckDB (root, 15 min; SEED=N repeats); the last line is JSON
 	@tools/need.sh --try test
 	@tools/duckdb/peer.py --install || echo "going on without DuckDB" >&2
+	@tools/s3/peer.py --install || echo "going on without an object store" >&2
+	@$(CARGO) test --locked -p slowpath-server --features object-store --test object_store -- --show-output
 	@$(CARGO) run --release --locked -p slowpath-trials --bin check-fleet -- $(abspath $(SLOWPATH)) check
 
 black-hole: build lab-kernel ## docs/images/black-hole.svg, drawn again from a run

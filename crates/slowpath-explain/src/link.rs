@@ -224,13 +224,7 @@ impl fmt::Display for Link {
                 f,
                 "shrinking receive buffer: {unacknowledged} bytes waited for their ACK, which would have announced a smaller window; the application had not read {unread} bytes"
             ),
-            Link::ZeroWindow { packet, window: 0 } => {
-                write!(f, "zero window: ACK {packet} of the receiver announced it")
-            }
-            Link::ZeroWindow { packet, window } => write!(
-                f,
-                "zero window, or nearly: ACK {packet} of the receiver announced {window} bytes, less than a segment"
-            ),
+            Link::ZeroWindow { packet, window } => zero_window(*packet, *window, f),
             Link::FullWindow {
                 packet,
                 window,
@@ -252,5 +246,15 @@ impl fmt::Display for Link {
                 "the timeout was too early: ACK {packet} of the receiver was on its way"
             ),
         }
+    }
+}
+
+fn zero_window(packet: usize, window: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match window {
+        0 => write!(f, "zero window: ACK {packet} of the receiver announced it"),
+        _ => write!(
+            f,
+            "zero window, or nearly: ACK {packet} of the receiver announced {window} bytes, less than a segment"
+        ),
     }
 }

@@ -24,7 +24,7 @@ const MANY: usize = 4;
 const LEVEL: i32 = 3;
 /// Key of the intake files whose rows a file has.
 pub(crate) const KEY_INTAKE: &str = "slowpath.intake";
-const KEY_SERVER: &str = "slowpath.server";
+pub(crate) const KEY_SERVER: &str = "slowpath.server";
 /// Key of what keeps its place in a file although its footer does not point to it ([`Pinned`]).
 const KEY_PINNED: &str = "slowpath.pinned";
 

@@ -19,6 +19,7 @@
 mod checkpoint;
 mod closing;
 mod compaction;
+mod copies;
 mod decide;
 mod decode;
 mod ends;
@@ -32,6 +33,7 @@ mod layout;
 mod minutes;
 mod offsets;
 mod owners;
+mod pending;
 mod publish;
 mod reader;
 mod retention;
@@ -42,6 +44,7 @@ mod status;
 mod tables;
 
 pub use closing::Closed;
+pub use copies::ObjectStore;
 pub use decide::{Decision, Position, decide};
 pub use error::FleetError;
 pub use hour::{Hour, assign_hour};

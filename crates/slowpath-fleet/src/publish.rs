@@ -8,18 +8,18 @@
 
 use crate::FleetError;
 use crate::compaction::Step;
+use crate::copies::{Copies, ObjectStore};
 use crate::decode::IntakeFile;
 use crate::files::{self, HourFiles, HourRows, Steps};
 use crate::hour::Hour;
 use crate::intake::{Intake, Shared};
 use crate::layout;
 use crate::owners::Owners;
+use crate::pending::Pending;
 use crate::scan;
-use crate::sink::{Placed, Sink};
 use crate::tables::Table;
 use slowpath_model::{Micros, WallMicros};
 use slowpath_store::tables::{LogTable, OwnerNames};
-use slowpath_table::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::fs;
@@ -48,6 +48,10 @@ pub struct Tables {
     /// When hours were last closed.
     pub(crate) closed_at: BTreeMap<Hour, WallMicros>,
     pub(crate) steps: Steps,
+    /// The object store that has the tables too.
+    pub(crate) copies: Option<Copies>,
+    /// Intake files whose rows the local tables have all.
+    local: BTreeSet<u64>,
 }
 
 impl fmt::Debug for Tables {
@@ -74,6 +78,10 @@ pub struct Published {
     pub files: u64,
     /// Bytes of the intake that were no frame: what was taken there is lost.
     pub damaged_bytes: u64,
+    /// Objects put into the object store.
+    pub objects: u64,
+    /// Why the object store has not all of it; the next calls try again.
+    pub store_error: Option<String>,
 }
 
 impl Tables {
@@ -119,7 +127,14 @@ impl Tables {
             unjoined,
             closed_at: BTreeMap::new(),
             steps: Steps::default(),
+            copies: None,
+            local: BTreeSet::new(),
         })
+    }
+
+    /// Puts what is published from now on into an object store as well. An intake file stays until the store has it.
+    pub fn copy_to(&mut self, store: Box<dyn ObjectStore>) {
+        self.copies = Some(Copies::new(store));
     }
 
     /// Stops the work before each step for which `stop` says so, with an error, as a kill would.
@@ -144,6 +159,45 @@ impl Tables {
     }
 
     fn publish_one(&mut self, number: u64, published: &mut Published) -> Result<(), FleetError> {
+        if !self.local.contains(&number) {
+            self.publish_here(number, published)?;
+            self.local.insert(number);
+        }
+        if !self.copied(number, published)? {
+            return Ok(());
+        }
+        let path = layout::intake_path(&self.dir, number);
+        self.steps.before("remove the intake file")?;
+        let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        fs::remove_file(&path).map_err(FleetError::io("remove the published", &path))?;
+        self.local.remove(&number);
+        if let Some(copies) = &mut self.copies {
+            copies.forget(number);
+        }
+        self.shared.published(bytes);
+        published.intakes += 1;
+        published.intake_bytes += bytes;
+        Ok(())
+    }
+
+    /// Whether the object store, if there is one, has an intake file's rows. What it does not take does not hold up the local
+    /// tables.
+    fn copied(&mut self, number: u64, published: &mut Published) -> Result<bool, FleetError> {
+        let Some(copies) = &mut self.copies else {
+            return Ok(true);
+        };
+        if copies.has(number) {
+            return Ok(true);
+        }
+        self.steps.before("put objects")?;
+        match copies.copy(&self.dir, &self.server, number, &mut self.owners) {
+            Ok(objects) => published.objects += objects,
+            Err(error) => published.store_error = Some(error.to_string()),
+        }
+        Ok(copies.has(number))
+    }
+
+    fn publish_here(&mut self, number: u64, published: &mut Published) -> Result<(), FleetError> {
         let path = layout::intake_path(&self.dir, number);
         let intake = IntakeFile::open(&path)?;
         let mut pending = Pending::default();
@@ -167,20 +221,14 @@ impl Tables {
             }
         }
         self.steps.before("flush the hours' directories")?;
-        dirs.iter().try_for_each(|dir| layout::sync_dir(dir))?;
-        self.steps.before("remove the intake file")?;
-        let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        fs::remove_file(&path).map_err(FleetError::io("remove the published", &path))?;
-        self.shared.published(bytes);
-        published.intakes += 1;
-        published.intake_bytes += bytes;
-        Ok(())
+        dirs.iter().try_for_each(|dir| layout::sync_dir(dir))
     }
 
     /// After an error it is not known what is on the disk: it is looked at again.
     fn checked<T>(&mut self, done: Result<T, FleetError>) -> Result<T, FleetError> {
         if done.is_err() {
             self.known.clear();
+            self.local.clear();
         }
         done
     }
@@ -267,24 +315,6 @@ impl Tables {
         self.known.retain(|(_, of), _| *of != hour);
         self.unjoined.remove(&hour);
         self.uncompacted.remove(&hour);
-    }
-}
-
-/// Rows by table and hour.
-#[derive(Default)]
-struct Pending(BTreeMap<(Table, Hour), HourRows>);
-
-impl Sink for Pending {
-    fn wants(&self, _: Table) -> bool {
-        true
-    }
-
-    fn row<'v>(&mut self, placed: Placed, values: impl Iterator<Item = Value<'v>>) {
-        let Placed { table, hour, span } = placed;
-        let rows = self.0.entry((table, hour));
-        let rows = rows.or_insert_with(|| HourRows::new(table));
-        rows.widen(span);
-        rows.rows.push(values);
     }
 }
 

@@ -33,11 +33,20 @@ pub struct Retained {
 }
 
 impl Tables {
-    /// Deletes the oldest hours until the tables are within the limits; never the newest.
+    /// Deletes the oldest hours until the tables are within the limits; never the newest. On an object store only the age
+    /// counts, and only this server's objects go.
     ///
     /// # Errors
     /// A directory cannot be listed or removed.
     pub fn retain(&mut self, limits: KeepLimits, now: WallMicros) -> Result<Retained, FleetError> {
+        let kept = self.retain_here(limits, now)?;
+        if let Some(copies) = &mut self.copies {
+            copies.expire(&self.server, limits.age, now)?;
+        }
+        Ok(kept)
+    }
+
+    fn retain_here(&mut self, limits: KeepLimits, now: WallMicros) -> Result<Retained, FleetError> {
         let hours = files::hours(&layout::tables_dir(&self.dir))?;
         let mut sizes = Vec::with_capacity(hours.len());
         for (_, dir) in &hours {

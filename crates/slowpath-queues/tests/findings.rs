@@ -75,7 +75,8 @@ fn a_threshold_that_fell_is_named_with_the_queue_that_filled() {
         own,
         other,
         drops,
-    }) = found.first().copied()
+        lost,
+    }) = found.first().cloned()
     else {
         panic!("nothing is found");
     };
@@ -85,6 +86,9 @@ fn a_threshold_that_fell_is_named_with_the_queue_that_filled() {
     assert!(begin.contains(&span.0.0), "{span:?}");
     assert!(threshold.1 < threshold.0 && own.1 < own.0 && other.1 > other.0);
     assert!(drops >= 10, "{drops}");
+    // Those of the finding, not of the whole run.
+    let sum: u64 = lost.iter().map(|(_, packets)| packets).sum();
+    assert_eq!(sum, drops, "{lost:?}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::hosts::Hosts;
 use crate::journal::Journal;
 use crate::log::{FleetLog, Retention};
+use crate::objects;
 use crate::server::{LIMITS, Options, Server, StartError, rolled_text, server_id};
 use crate::state::{StateDirectory, StateError};
 use crate::status::{self, HostStatus, Status};
@@ -58,6 +59,8 @@ pub struct RunOptions {
     pub metrics: SocketAddr,
     /// How much is kept.
     pub retention: Retention,
+    /// URL of an object store that gets the tables, too.
+    pub store: Option<String>,
     /// The time.
     pub clock: Clock,
     /// Where lines for the operator go.
@@ -84,6 +87,7 @@ pub fn run(options: RunOptions) -> Result<Server, CommandError> {
         listen,
         metrics,
         retention,
+        store,
         clock,
         journal,
     } = options;
@@ -102,7 +106,9 @@ pub fn run(options: RunOptions) -> Result<Server, CommandError> {
     }
     let id = server_id(&directory, &mut system_random())?;
     let shared = (clock.clone(), journal.clone());
-    let log = FleetLog::open(&directory, &id, retention, shared);
+    let store = store.map(|url| objects::open(&url)).transpose();
+    let store = store.map_err(|error| CommandError::Usage(format!("--store: {error}")))?;
+    let log = FleetLog::open(&directory, &id, retention, store, shared);
     let log = log.map_err(|error| StartError::Intake(error.to_string()))?;
     let options = Options {
         listen,

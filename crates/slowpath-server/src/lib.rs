@@ -6,7 +6,7 @@
 //!
 //! - [`ca`]: CAs, invitations, certificates of hosts, revocations; [`state`] keeps them.
 //! - [`door`]: TLS 1.3, who gets in; [`api`]: what they may ask; [`intake`]: where batches go,
-//!   [`log`]: into the fleet's log.
+//!   [`log`]: into the fleet's log; [`objects`]: object stores that get its tables, too.
 //! - [`hosts`], [`status`], [`refusals`]: what is known of the fleet.
 //! - [`admin`]: the operator's commands to a running server; [`command`]: the same from the
 //!   command line; [`server`]: all of it in one process.
@@ -27,6 +27,7 @@ pub mod hosts;
 pub mod intake;
 pub mod journal;
 pub mod log;
+pub mod objects;
 pub mod refusals;
 pub mod server;
 pub mod state;

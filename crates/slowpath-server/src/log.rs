@@ -5,7 +5,7 @@ use crate::clock::{Clock, DAY_US};
 use crate::intake::{Delivery, Intake, IntakeCounts, PositionsReply, Receipt, Reply};
 use crate::journal::Journal;
 use crate::status;
-use slowpath_fleet::{FleetError, IntakeOptions, KeepLimits, Position, Tables};
+use slowpath_fleet::{FleetError, IntakeOptions, KeepLimits, ObjectStore, Position, Tables};
 use slowpath_model::{Micros, WallMicros};
 use slowpath_ship::identity::HostName;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// How often finished intake files are looked for.
 const PUBLISH: Duration = Duration::from_secs(2);
+/// How often objects are written at most, unless much comes: each is one a table and hour for good.
+const OBJECTS: Micros = Micros(300_000_000);
 /// How often hours are closed, compacted and deleted, in rounds of publication.
 const ROUNDS: u32 = 30;
 
@@ -47,7 +49,7 @@ pub struct FleetLog {
 }
 
 impl FleetLog {
-    /// Opens it; the caller has the directory's lock. `server` is the server's id.
+    /// Opens it; the caller has the directory's lock. `server` is the server's id; tables go to `store` as well, if there is one.
     ///
     /// # Errors
     /// It cannot be read, or not be written.
@@ -55,10 +57,18 @@ impl FleetLog {
         directory: &Path,
         server: &str,
         retention: Retention,
+        store: Option<Box<dyn ObjectStore>>,
         (clock, journal): (Clock, Arc<dyn Journal>),
     ) -> Result<Self, FleetError> {
-        let intake = slowpath_fleet::Intake::open(directory, IntakeOptions::default())?;
-        let tables = Tables::open(directory, server, &intake, clock.now())?;
+        let mut options = IntakeOptions::default();
+        if store.is_some() {
+            options.file_age = OBJECTS;
+        }
+        let intake = slowpath_fleet::Intake::open(directory, options)?;
+        let mut tables = Tables::open(directory, server, &intake, clock.now())?;
+        if let Some(store) = store {
+            tables.copy_to(store);
+        }
         let mut keeper = Keeper {
             tables,
             directory: directory.to_owned(),
@@ -66,6 +76,7 @@ impl FleetLog {
             clock,
             journal,
             last_error: String::new(),
+            store_error: String::new(),
         };
         let (stop, stopped) = channel::<()>();
         let thread = thread::Builder::new()
@@ -109,6 +120,7 @@ struct Keeper {
     clock: Clock,
     journal: Arc<dyn Journal>,
     last_error: String,
+    store_error: String,
 }
 
 impl Keeper {
@@ -119,6 +131,15 @@ impl Keeper {
                 "{} of the intake were damaged on the disk and are lost",
                 slowpath_text::bytes(published.damaged_bytes)
             ));
+        }
+        let error = published.store_error.unwrap_or_default();
+        if error != self.store_error && !error.is_empty() {
+            self.journal
+                .warn(&format!("{error}; the intake waits, and it is tried again"));
+        }
+        // Between two tries nothing is known.
+        if !error.is_empty() || published.objects > 0 {
+            self.store_error = error;
         }
         if !round.is_multiple_of(ROUNDS) {
             return Ok(());

@@ -20,15 +20,6 @@ const GROUP: usize = 1 << 20;
 /// The format's magic, with which every file begins.
 pub(crate) const MAGIC: &[u8; 4] = b"PAR1";
 
-/// A row group of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Its rows.
-    pub rows: u64,
-    /// Its bytes, compressed.
-    pub bytes: u64,
-}
-
 /// A file that gets a successor under its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Old<'f> {

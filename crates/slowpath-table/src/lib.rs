@@ -25,9 +25,9 @@ mod rows;
 mod write;
 
 pub use column::{Column, Encoding, Kind, Settings, Statistics};
-pub use extend::{Group, Old, extend, is_extendable, join};
+pub use extend::{Old, extend, is_extendable, join};
 pub use parquet::errors::ParquetError;
-pub use read::{BATCH, Reader, RowReader};
+pub use read::{BATCH, Group, Reader, RowReader};
 pub use relocate::{Layout, cut, forward};
 pub use rows::{Rows, Value};
 pub use write::{Writer, encode};

@@ -3,7 +3,6 @@
 
 use crate::Value;
 use crate::column::{Kind, damaged, kind_of};
-use crate::extend::Group;
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
@@ -19,6 +18,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Rows of a column that are decoded at once.
 pub const BATCH: usize = 4_096;
+
+/// A row group of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its rows.
+    pub rows: u64,
+    /// Its bytes, compressed.
+    pub bytes: u64,
+}
 
 /// A Parquet file opened for reading, its metadata read.
 pub struct Reader {

@@ -88,6 +88,9 @@ pub struct Run {
     /// Delete the oldest hours when the log takes more of the file system than this, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(1..=99))]
     pub retention_share: u8,
+    /// Write the tables to an object store as well: s3://BUCKET or s3://BUCKET/PREFIX, keys and endpoint from AWS_… of the environment
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
 }
 
 /// `slowpath server init`.
@@ -198,6 +201,7 @@ fn serve(args: &Run, clock: Clock) -> Result<Outcome, Failure> {
             age_us: u64::try_from(args.retention_age.as_micros()).unwrap_or(u64::MAX),
             disk_share: f64::from(args.retention_share) / 100.0,
         },
+        store: args.store.clone(),
         clock,
         journal: Arc::new(Lines(Journal::of_this_process())),
     })?;

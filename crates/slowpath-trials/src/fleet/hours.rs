@@ -183,7 +183,7 @@ impl Feed {
     fn open(&mut self) -> Result<(), Box<dyn Error>> {
         self.log = None;
         let shared = (self.clock.clone(), self.journal.clone() as Arc<dyn Journal>);
-        let log = FleetLog::open(&self.directory, SERVER, Retention::default(), shared)?;
+        let log = FleetLog::open(&self.directory, SERVER, Retention::default(), None, shared)?;
         self.log = Some(log);
         self.opened += 1;
         Ok(())
