@@ -95,7 +95,8 @@ pub struct Options {
     /// What is deleted.
     pub retention: Retention,
     /// Whether spools that are in Parquet are moved into `ship` instead of being removed. Whoever
-    /// sets it has to ship and delete them; retention counts only what it may delete. Default no.
+    /// sets it has to ship and delete them; retention counts only what it may delete. Those that a writer before left are
+    /// moved in any case where there is such a folder. Default no.
     pub ship: bool,
 }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What gives way when `ship-limit` is reached: a pure choice of one step after the other.
 
+/// Acknowledged segments that stay, for a server that was restored from an older copy. A server remembers 1,024 that ended
+/// of a host: no more may be stated than it knows.
+const MOST_ACKNOWLEDGED: usize = 512;
+
 /// What the choice needs of a segment in `ship`, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
@@ -23,17 +27,23 @@ pub(super) enum Removal {
     Rest(usize),
 }
 
-/// The next step until `segments` take `limit` bytes at most; `None` if they do.
+/// The next step until `segments` take `limit` bytes at most, and no more than [`MOST_ACKNOWLEDGED`] are acknowledged;
+/// `None` if that is so.
 ///
 /// 1. The oldest segment that is acknowledged.
 /// 2. The oldest that waits: first its details, then the rest.
 pub(super) fn next_removal(segments: &[Stored], limit: u64) -> Option<Removal> {
+    let acknowledged =
+        || (0..segments.len()).filter(|at| segments[*at].complete && segments[*at].bytes > 0);
+    if acknowledged().count() > MOST_ACKNOWLEDGED {
+        return acknowledged().next().map(Removal::Acknowledged);
+    }
     let total: u64 = segments.iter().map(|s| s.bytes).sum();
     if total <= limit {
         return None;
     }
     let with_bytes = |s: &Stored| s.bytes > 0;
-    if let Some(at) = segments.iter().position(|s| s.complete && with_bytes(s)) {
+    if let Some(at) = acknowledged().next() {
         return Some(Removal::Acknowledged(at));
     }
     // Details of all go before the summaries of any.
@@ -72,6 +82,18 @@ mod tests {
         segments[2] = stored(10, false, false);
         assert_eq!(next_removal(&segments, 20), None);
         assert_eq!(next_removal(&segments, 19), Some(Removal::Rest(0)));
+    }
+
+    #[test]
+    fn no_more_acknowledged_segments_stay_than_a_server_remembers() {
+        let mut segments = vec![stored(1, true, true); MOST_ACKNOWLEDGED];
+        segments.insert(0, stored(1, false, true));
+        assert_eq!(next_removal(&segments, 1_000_000), None);
+        segments.push(stored(1, true, true));
+        assert_eq!(
+            next_removal(&segments, 1_000_000),
+            Some(Removal::Acknowledged(1))
+        );
     }
 
     proptest! {

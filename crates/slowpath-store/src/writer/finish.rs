@@ -38,6 +38,7 @@ impl Finisher {
             .map(|path| Waiting {
                 length: fs::metadata(&path).map_or(0, |m| m.len()),
                 unclosed: unclosed.contains(&path),
+                inherited: true,
                 path,
             })
             .collect();
@@ -87,6 +88,8 @@ impl Finisher {
         let Options {
             merge_up_to, ship, ..
         } = self.options;
+        // What another writer left may wait to be shipped, although this one ships nothing.
+        let shipped = ship || layout::ship_dir(&self.dir).is_dir();
         let mut error = None;
         let mut waiting = std::mem::take(&mut self.waiting);
         let inbox = &mut self.inbox;
@@ -94,7 +97,7 @@ impl Finisher {
             let source = Source {
                 path: &spool.path,
                 unclosed: spool.unclosed,
-                ship,
+                ship: ship || spool.inherited && shipped,
             };
             let done = match convert(&self.dir, source, merge_up_to, &mut || inbox.rest()) {
                 Ok(done) => done,

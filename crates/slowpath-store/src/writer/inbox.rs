@@ -34,6 +34,8 @@ pub(super) struct Waiting {
     pub length: u64,
     /// The last one of a run that did not close its log.
     pub unclosed: bool,
+    /// A writer before this one left it.
+    pub inherited: bool,
 }
 
 /// What a wait came to.
@@ -108,6 +110,7 @@ impl Inbox {
                     path,
                     length,
                     unclosed: false,
+                    inherited: false,
                 });
                 self.open &= !last;
                 News::Ended

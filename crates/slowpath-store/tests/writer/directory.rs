@@ -82,6 +82,31 @@ fn without_the_lock_file_a_second_writer_leaves_the_first_ones_spool() {
     assert_eq!(cookies(dir.path()), (0..8).collect::<Vec<_>>());
 }
 
+/// `slowpath up` on the log of an agent that ships.
+#[test]
+fn what_a_shipping_writer_left_waits_although_the_next_ships_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = open(dir.path(), Options::default());
+    write(&mut log, 0..5);
+    let left = files(dir.path(), ".spool").remove(0);
+    let bytes = fs::read(&left).unwrap();
+    log.close();
+    for path in files(dir.path(), ".parquet") {
+        fs::remove_file(path).unwrap();
+    }
+    // As a kill leaves it, with what was shipped before.
+    fs::create_dir(dir.path().join("ship")).unwrap();
+    fs::write(&left, &bytes).unwrap();
+    let mut log = open(dir.path(), Options::default());
+    until("it is converted", || log.status().segments_waiting == 0);
+    write(&mut log, 5..8);
+    log.close();
+    assert_eq!(cookies(dir.path()), (0..8).collect::<Vec<_>>());
+    let waiting = files(&dir.path().join("ship"), ".spool");
+    assert_eq!(waiting.len(), 1, "only what was left: {waiting:?}");
+    assert_eq!(waiting[0].file_name(), left.file_name());
+}
+
 fn size(dir: &Path) -> u64 {
     let files = [".parquet", ".spool"].map(|suffix| files(dir, suffix));
     let sizes = files.iter().flatten().map(fs::metadata);
