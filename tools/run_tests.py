@@ -5,7 +5,7 @@
 Everything is built once. Then test binaries run side by side, those that measure real time
 one by one (MEASURING below); each shows its output when it ends, the others as it comes.
 
-A test that fails is run once more, alone, after all others: machines are shared. If it passes
+A test that fails is run once more, after all others and by itself: machines are shared. If it passes
 then, it is listed with the others that needed more than one attempt, with what it said first.
 More than RERUNS failures are no accident: none of them is run again.
 
@@ -347,7 +347,7 @@ def run_binary(binary):
 
 
 def rerun_failed(tallies):
-    """Runs each failed test of these binaries once more, alone, unless they are too many."""
+    """Runs each failed test of these binaries once more, by itself, unless they are too many."""
     failed = [(tally, name) for tally in tallies for name in tally.failed]
     if len(failed) > RERUNS:
         return

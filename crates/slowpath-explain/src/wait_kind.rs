@@ -32,7 +32,7 @@ pub enum Waited {
 }
 
 impl Waited {
-    /// Whether it waited for room in a window: such waits are one while they follow each other, and count by what they are together.
+    /// Whether it waited for room in a window: such waits are one while they follow each other, and count by their whole length.
     pub fn is_window(self) -> bool {
         matches!(self, Waited::ReceiveWindow | Waited::CongestionWindow)
     }

@@ -53,8 +53,8 @@ impl TableFile {
         self.end().saturating_sub(live) > live / WASTE + BLOCK
     }
 
-    /// Whether nothing but its own row groups is needed: all readers with earlier footers are gone. A clock that went back by more
-    /// than such a time has nobody wait for it.
+    /// Whether nothing but its own row groups is needed: all readers with earlier footers are gone. After a clock went back by more
+    /// than such a time, nothing waits for it.
     fn is_free(&self, now: WallMicros) -> bool {
         self.pinned.is_none_or(|pinned| {
             let age = now.0.saturating_sub(pinned.since.0);
@@ -145,7 +145,7 @@ impl HourFiles {
         match step {
             Step::Join => {
                 let columns = self.table.columns();
-                // All of it, also what nobody looks for any more: the checksum is of that.
+                // All of it, also what no reader looks for any more: the checksum is of that.
                 let keep = self.files[at].end();
                 let old = Old { file: old, keep };
                 join(old, open.reader(), new, columns, settings)

@@ -261,7 +261,7 @@ impl Tables {
         layout::sync_dir(&hour.dir(&layout::tables_dir(&self.dir)))
     }
 
-    /// Takes the next step towards few large row groups ([`crate::compaction`]) with files that are full, or whose hour ended 25 h
+    /// Takes the next step towards few large row groups (decision 0044) with files that are full, or whose hour ended 25 h
     /// ago, until some 64 MiB are written; returns how many files there were.
     ///
     /// # Errors

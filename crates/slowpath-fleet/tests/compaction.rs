@@ -60,16 +60,19 @@ fn files(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What a footer points to, and until when somebody may look for it.
+/// Row groups by their places, with their bytes.
+type Groups = Vec<(Range<u64>, Vec<u8>)>;
+
+/// What a footer points to, and until when a reader may look for it.
 struct Footer {
-    groups: Vec<(Range<u64>, Vec<u8>)>,
+    groups: Groups,
     until: i64,
 }
 
 /// The footers that files had.
 #[derive(Default)]
 struct Watch {
-    current: HashMap<PathBuf, Vec<(Range<u64>, Vec<u8>)>>,
+    current: HashMap<PathBuf, Groups>,
     replaced: Vec<(PathBuf, Footer)>,
 }
 

@@ -87,8 +87,8 @@ const MARGIN_PART: u64 = 8;
 /// Bytes of room in any case.
 const MARGIN: u64 = 4 << 10;
 
-/// Writes a new file: the bytes of `old` as they are, then all of its rows in as few row groups as they need, which alone
-/// the new footer points to. Between both is a hole, an eighth of the old row groups. The new file is left open for the caller to flush.
+/// Writes a new file: the bytes of `old` as they are, then all of its rows in as few row groups as they need; the new footer points
+/// to these only. Between both is a hole, an eighth of the old row groups. The new file is left open for the caller to flush.
 ///
 /// # Errors
 /// As [`extend`].
