@@ -8,7 +8,7 @@
 
 use crate::FleetError;
 use crate::decode::IntakeFile;
-use crate::files::{self, HourRows};
+use crate::files::{self, HourRows, Steps};
 use crate::hour::Hour;
 use crate::layout;
 use crate::owners::Owners;
@@ -55,6 +55,8 @@ pub trait ObjectStore: Send {
 /// What an object store has of the intake, and when it is tried again.
 pub(crate) struct Copies {
     store: Box<dyn ObjectStore>,
+    /// The intake file that this process began, until the store has none of a later life of this server.
+    first: Option<u64>,
     /// Intake files of which it has everything.
     done: BTreeSet<u64>,
     again: Option<Instant>,
@@ -63,9 +65,10 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    pub(crate) fn new(store: Box<dyn ObjectStore>) -> Self {
+    pub(crate) fn new(store: Box<dyn ObjectStore>, first: u64) -> Self {
         Copies {
             store,
+            first: Some(first),
             done: BTreeSet::new(),
             again: None,
             wait: FIRST_WAIT,
@@ -86,15 +89,16 @@ impl Copies {
     /// Copies an intake file to the store, unless that failed just now; gives how many objects were written.
     pub(crate) fn copy(
         &mut self,
-        dir: &Path,
-        server: &str,
+        (dir, server): (&Path, &str),
         number: u64,
         owners: &mut Owners,
+        steps: &mut Steps,
     ) -> Result<u64, FleetError> {
         if self.again.is_some_and(|again| Instant::now() < again) {
             return Ok(0);
         }
-        let copied = self.copy_now(dir, server, number, owners);
+        let copied = self.roll_back(server);
+        let copied = copied.and_then(|()| self.copy_now((dir, server), number, owners, steps));
         match &copied {
             Ok(_) => {
                 self.done.insert(number);
@@ -110,12 +114,23 @@ impl Copies {
         copied
     }
 
+    /// Deletes the objects of intake files that are not there yet: a server that was restored from an older copy wrote them
+    /// later than that copy, its hosts send their rows again, and these intake files' numbers are given once more.
+    fn roll_back(&mut self, server: &str) -> Result<(), FleetError> {
+        let Some(first) = self.first else {
+            return Ok(());
+        };
+        self.delete(server, |_, number| number >= first)?;
+        self.first = None;
+        Ok(())
+    }
+
     fn copy_now(
         &mut self,
-        dir: &Path,
-        server: &str,
+        (dir, server): (&Path, &str),
         number: u64,
         owners: &mut Owners,
+        steps: &mut Steps,
     ) -> Result<u64, FleetError> {
         let intake = IntakeFile::open(&layout::intake_path(dir, number))?;
         let mut pending = Pending::default();
@@ -124,6 +139,7 @@ impl Copies {
         for ((table, hour), rows) in pending.0 {
             let path = name((table, hour), server, number);
             let bytes = object(dir, (table, server, number), rows)?;
+            steps.before("put an object")?;
             let put = self.store.put(&path.to_string_lossy(), bytes);
             put.map_err(FleetError::io("put into the object store", &path))?;
             objects += 1;
@@ -144,19 +160,31 @@ impl Copies {
         }
         self.expired = Some(Instant::now());
         let oldest = Hour::of(now - age);
+        self.delete(server, |hour, _| hour < oldest)
+    }
+
+    /// Deletes those objects of a server that are meant, by their hours and intake files; gives how many there were.
+    fn delete(
+        &mut self,
+        server: &str,
+        is_meant: impl Fn(Hour, u64) -> bool,
+    ) -> Result<u64, FleetError> {
         let folder = Path::new("tables/");
         let names = self.store.list("tables/");
         let names = names.map_err(FleetError::io("list the object store's", folder))?;
-        let is_old = |name: &String| {
+        let is_meant = |name: &String| {
             let path = Path::new(name);
             let hour = path.parent().and_then(Hour::of_dir);
-            let own = files::parts(path).is_some_and(|(_, by, _)| by == server);
-            own && hour.is_some_and(|hour| hour < oldest)
+            let (_, by, number) = files::parts(path)?;
+            Some(by == server && is_meant(hour?, u64::from(number)))
         };
-        let old: Vec<String> = names.into_iter().filter(is_old).collect();
+        let old = names.into_iter();
+        let old: Vec<String> = old.filter(|name| is_meant(name) == Some(true)).collect();
         let count = old.len() as u64;
-        let deleted = self.store.delete(old);
-        deleted.map_err(FleetError::io("delete from the object store's", folder))?;
+        if count > 0 {
+            let deleted = self.store.delete(old);
+            deleted.map_err(FleetError::io("delete from the object store's", folder))?;
+        }
         Ok(count)
     }
 }

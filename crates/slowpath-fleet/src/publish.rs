@@ -134,7 +134,8 @@ impl Tables {
 
     /// Puts what is published from now on into an object store as well. An intake file stays until the store has it.
     pub fn copy_to(&mut self, store: Box<dyn ObjectStore>) {
-        self.copies = Some(Copies::new(store));
+        let first = self.shared.current.load(Ordering::Acquire);
+        self.copies = Some(Copies::new(store, first));
     }
 
     /// Stops the work before each step for which `stop` says so, with an error, as a kill would.
@@ -180,8 +181,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Whether the object store, if there is one, has an intake file's rows. What it does not take does not hold up the local
-    /// tables.
+    /// Whether the object store, if there is one, has an intake file's rows. What it does not take holds up the local tables no
+    /// longer than its answer takes.
     fn copied(&mut self, number: u64, published: &mut Published) -> Result<bool, FleetError> {
         let Some(copies) = &mut self.copies else {
             return Ok(true);
@@ -189,9 +190,10 @@ impl Tables {
         if copies.has(number) {
             return Ok(true);
         }
-        self.steps.before("put objects")?;
-        match copies.copy(&self.dir, &self.server, number, &mut self.owners) {
+        let of = (self.dir.as_path(), self.server.as_str());
+        match copies.copy(of, number, &mut self.owners, &mut self.steps) {
             Ok(objects) => published.objects += objects,
+            Err(stopped @ FleetError::Stopped(_)) => return Err(stopped),
             Err(error) => published.store_error = Some(error.to_string()),
         }
         Ok(copies.has(number))

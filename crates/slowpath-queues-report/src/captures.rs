@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 const MOST: usize = 200_000_000;
 /// Bytes of an Ethernet header, which switches' buffers do not count here.
 const ETHERNET: u32 = 14;
-/// A packet may be under way for so much longer than any that arrived: one sent so shortly before its receiver's
-/// capture ends is not known to be lost.
+/// A packet may be under way for twice as long as any that arrived, or for so long where none did: one sent that
+/// shortly before its receiver's capture ends is not known to be lost.
 const UNDER_WAY_NS: i64 = 10_000_000;
 
 /// A packet that a host sent.
@@ -418,13 +418,16 @@ fn receive(
             } else if owners.get(&identity.to.address) == Some(host)
                 && owners.contains_key(&identity.from.address)
             {
-                let found = waiting.get_mut(identity).and_then(VecDeque::pop_front);
+                let connection = (identity.from, identity.to);
+                let before = last.get(&connection).copied();
+                let found = waiting.get_mut(identity);
+                let found = found.and_then(|same| next_of(same, before));
                 match found {
                     Some(number) => {
                         let sent = &mut captures.sent[number as usize];
                         sent.lost = false;
                         slowest = slowest.max(packet.at.saturating_sub(sent.at));
-                        last.insert((identity.from, identity.to), number);
+                        last.insert(connection, number);
                     }
                     None => captures.unmatched += 1,
                 }
@@ -432,6 +435,13 @@ fn receive(
         }
     }
     slowest
+}
+
+/// Takes the one that arrived of packets that look the same, of which some may have been lost. Packets of one connection
+/// arrive in their order, as a rule: the oldest that was sent behind the one that arrived before, or the oldest.
+fn next_of(same: &mut VecDeque<u32>, before: Option<u32>) -> Option<u32> {
+    let behind = before.and_then(|before| same.iter().position(|number| *number > before));
+    same.remove(behind.unwrap_or(0))
 }
 
 /// Counts as arrived what may have been lost or still under way when its receiver's capture
@@ -442,20 +452,42 @@ fn undecided(captured: &BTreeMap<u32, Vec<Captured>>, slowest: i64, captures: &m
         .filter_map(|(host, packets)| Some((*host, packets.iter().map(|one| one.at).max()?)))
         .collect();
     // What was sent before something that arrived on the same way is no longer under way. Only packets of one
-    // connection are known to have one way.
-    let mut arrived: HashMap<(Endpoint, Endpoint), i64> = HashMap::new();
-    for packet in captures.sent.iter().filter(|packet| !packet.lost) {
-        let last = arrived.entry((packet.from, packet.to)).or_insert(packet.at);
-        *last = packet.at.max(*last);
+    // connection are known to have one way; those of a burst have one time, and their order.
+    let mut arrived: HashMap<(Endpoint, Endpoint), usize> = HashMap::new();
+    for (number, packet) in captures.sent.iter().enumerate() {
+        if !packet.lost {
+            arrived.insert((packet.from, packet.to), number);
+        }
     }
-    let under_way = slowest.saturating_add(UNDER_WAY_NS);
-    for packet in captures.sent.iter_mut().filter(|packet| packet.lost) {
+    let under_way = match slowest {
+        0 => UNDER_WAY_NS,
+        _ => slowest.saturating_mul(2),
+    };
+    for (number, packet) in captures.sent.iter_mut().enumerate() {
+        if !packet.lost {
+            continue;
+        }
         let end = ends.get(&packet.destination);
         let late = end.is_none_or(|end| packet.at > end.saturating_sub(under_way));
         let last = arrived.get(&(packet.from, packet.to));
-        if late && last.is_none_or(|last| packet.at > *last) {
+        if late && last.is_none_or(|last| number > *last) {
             packet.lost = false;
             captures.unknown += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_packets_that_look_the_same_the_one_that_keeps_the_order_arrived() {
+        let mut same = VecDeque::from([3, 9, 12]);
+        // Behind packet 5, which had arrived: 3 was lost.
+        assert_eq!(next_of(&mut same, Some(5)), Some(9));
+        assert_eq!(next_of(&mut same, Some(20)), Some(3), "overtaken");
+        assert_eq!(next_of(&mut same, None), Some(12));
+        assert_eq!(next_of(&mut same, None), None);
     }
 }

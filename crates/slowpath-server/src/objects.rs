@@ -35,7 +35,7 @@ mod s3 {
     use tokio::runtime::{Builder, Runtime};
 
     /// How long a request may take, with its retries; then the caller tries again later.
-    const REQUEST: Duration = Duration::from_secs(60);
+    const REQUEST: Duration = Duration::from_secs(20);
     const RETRIES: usize = 3;
 
     /// Opens the store of a URL. It is not asked for anything yet.
