@@ -11,6 +11,7 @@ use slowpath_recording::headers::Header;
 use slowpath_recording::{Moment, Recording};
 use slowpath_replay::Answer;
 use slowpath_replay::continuation::Continuation;
+use slowpath_text::plural;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -48,25 +49,31 @@ pub fn simulation_text(simulated: &Simulated, out: &mut dyn Write) -> io::Result
     if let Some(rate) = path.rate {
         write!(out, " and {:.1} Mbit/s", rate as f64 * 8e-6)?;
     }
-    writeln!(out, ", from a window of {} packets", from.window)?;
-    let gain = it.gain_s() * 1e3;
     writeln!(
         out,
-        "  without the change, simulated likewise from a window of {} packets: {:.3} ms; the change {} {:.3} ms",
-        control.from.window,
-        ms(control.took),
+        ", from a window of {}",
+        plural(u64::from(from.window), "packet")
+    )?;
+    let gain = it.gain_s() * 1e3;
+    let later = control.from.at.0.saturating_sub(from.at.0);
+    writeln!(
+        out,
+        "  without the change, simulated likewise from its own next packet, {:.3} ms later, and a window of {}: {:.3} ms",
+        later as f64 / 1e6,
+        plural(u64::from(control.from.window), "packet"),
+        ms(control.took)
+    )?;
+    write!(
+        out,
+        "  the message, up to there as recorded: {:.3} ms, without the change {:.3} ms; the change {} {:.3} ms",
+        ms(changed.message()),
+        ms(control.message()),
         if gain < 0.0 { "costs" } else { "saves" },
         gain.abs()
     )?;
     match from.message.duration() {
-        Some(took) => writeln!(
-            out,
-            "  the message, up to there as recorded: {:.3} ms, without the change {:.3} ms; recorded were {:.3} ms",
-            ms(changed.message()),
-            ms(control.message()),
-            ms(took)
-        ),
-        None => writeln!(out, "  as recorded the message did not end"),
+        Some(took) => writeln!(out, "; recorded were {:.3} ms", ms(took)),
+        None => writeln!(out, "; as recorded it did not end"),
     }
 }
 
@@ -98,6 +105,7 @@ pub fn simulation_json(simulated: &Simulated) -> Value {
         message_milliseconds: ms(it.message()),
         recorded_message_milliseconds: from.message.duration().map(ms),
         control: ControlOutput {
+            later_milliseconds: control.from.at.0.saturating_sub(from.at.0) as f64 / 1e6,
             window: control.from.window,
             slow_start_threshold: control.from.threshold,
             milliseconds: ms(control.took),

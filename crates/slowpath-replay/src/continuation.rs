@@ -65,9 +65,9 @@ pub struct Continuation {
 }
 
 impl Continuation {
-    /// How many seconds the change takes away; negative: it adds them.
+    /// How many seconds of the message the change takes away; negative: it adds them.
     pub fn gain_s(&self) -> f64 {
-        self.control.took.as_secs_f64() - self.changed.took.as_secs_f64()
+        self.control.message().as_secs_f64() - self.changed.message().as_secs_f64()
     }
 }
 

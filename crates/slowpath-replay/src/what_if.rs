@@ -168,16 +168,20 @@ impl<'a> WhatIf<'a> {
         Ok(ends)
     }
 
-    /// How the message that was under way at a departure might have gone on, with these settings and without: both simulated from there, each
-    /// from the windows that the sender had by its own replay.
+    /// How the message that was under way at an answer's departure might have gone on, with these settings and without. Both are simulated: with
+    /// them from the departure on and the windows that the sender has by the changed replay, without them from when the packet was sent
+    /// that is not there any more, which may be later, and the windows that it had then.
     ///
     /// # Errors
     /// There is nothing to be simulated, or the simulator cannot.
     pub fn go_on(
         &mut self,
         altered: &[Altered],
-        departure: Departure,
-    ) -> Result<Continuation, WhatIfError> {
+        answer: &Answer,
+    ) -> Result<Option<Continuation>, WhatIfError> {
+        let Some(departure) = answer.departure else {
+            return Ok(None);
+        };
         let connection = self.recording.connections[self.number].clone();
         let mut changed = connection.clone();
         for one in altered {
@@ -192,16 +196,18 @@ impl<'a> WhatIf<'a> {
             states: [&was.states[0], &was.states[1]],
             one_clock: self.recording.origin.recorder == RecorderKind::Laboratory,
         };
-        let from = message_state(&facts, departure.at).map_err(NotContinued::from)?;
+        let stood = |at: Moment| message_state(&facts, at).map_err(NotContinued::from);
+        let mut with = stood(departure.at)?;
+        let next = answer.was.as_ref().map_or(departure.at, |was| was.at);
+        let without = stood(next.max(departure.at))?;
         let now = self.replay(changed.clone(), true, true)?;
-        let mut with = from.clone();
-        if let Some(state) = now.state(usize::from(from.message.end), departure.at) {
+        if let Some(state) = now.state(usize::from(with.message.end), departure.at) {
             with.set_windows(state);
         }
-        Ok(Continuation {
+        Ok(Some(Continuation {
             changed: continued(with, &changed.settings)?,
-            control: continued(from, &connection.settings)?,
-        })
+            control: continued(without, &connection.settings)?,
+        }))
     }
 
     /// What if?

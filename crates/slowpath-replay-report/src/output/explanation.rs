@@ -193,7 +193,7 @@ pub(crate) struct SimulatedOutput {
     pub recorded_message_milliseconds: Option<f64>,
     /// The same, simulated without the change.
     pub control: ControlOutput,
-    /// By how much the change makes the simulated rest shorter; negative: longer.
+    /// By how much the change makes the message shorter, both simulated; negative: longer.
     pub gain_milliseconds: f64,
 }
 
@@ -201,6 +201,8 @@ pub(crate) struct SimulatedOutput {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct ControlOutput {
+    /// How much later than with the change its next packet is sent, where it goes on.
+    pub later_milliseconds: f64,
     /// The congestion window there, in packets.
     pub window: u32,
     /// The slow start threshold there, in packets.

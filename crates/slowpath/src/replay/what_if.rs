@@ -47,13 +47,11 @@ pub(super) fn run(
             .map_err(|error| Failure::Write(format!("cannot create {}: {error}", own.display())))?;
         let mut experiment = WhatIf::new(kernel, recording, number, &own).map_err(failed)?;
         let answer = experiment.ask(&args.set).map_err(failed)?;
-        let simulated = match answer.departure.filter(|_| args.go_on) {
-            Some(departure) => match experiment.go_on(&args.set, departure) {
-                Ok(continued) => Some(Ok(continued)),
-                Err(WhatIfError::Continuation(reason)) => Some(Err(reason.to_string())),
-                Err(error) => return Err(failed(error)),
-            },
-            None => None,
+        let simulated = match args.go_on.then(|| experiment.go_on(&args.set, &answer)) {
+            None | Some(Ok(None)) => None,
+            Some(Ok(Some(continued))) => Some(Ok(continued)),
+            Some(Err(WhatIfError::Continuation(reason))) => Some(Err(reason.to_string())),
+            Some(Err(error)) => return Err(failed(error)),
         };
         if args.json {
             let mut value = what_if::answer_json(recording, number, &answer);
