@@ -182,8 +182,12 @@ fn what_if_a_probe_had_been_sent() {
     );
     let plain = ask(&["--set", "tcp_early_retrans=3"]);
     assert!(plain.get("simulation").is_none(), "{plain}");
+    said_of(&recording);
+}
 
-    let first = ["replay", &recording, "--connection", SHORT];
+/// The same in words.
+fn said_of(recording: &str) {
+    let first = ["replay", recording, "--connection", SHORT];
     let said = |more: &[&str]| slowpath(&[&first[..], more].concat()).out;
     let printed = said(&["--set", "tcp_early_retrans=3", "--continue"]);
     for part in [
