@@ -34,6 +34,11 @@ const CLEARLY: f64 = 2.0;
 /// without are right.
 const TENTH: (f64, f64) = (0.08, 0.125);
 
+/// An answer that took longer is a slow one (docs/reference/answers.md), and if answers took more of the time than a
+/// limit of TCP they come before it. From here on, microseconds, what the accounts show may be on either side of
+/// the 100 ms.
+const SLOW: u64 = 80_000;
+
 /// One answer that is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
@@ -158,7 +163,27 @@ impl Run<'_> {
                 ..expected
             }));
         }
+        right.extend(self.slow_answer(self.timeouts()));
         right
+    }
+
+    /// How long both ends waited for their timers of retransmission, microseconds.
+    fn timeouts(&self) -> u64 {
+        let truths = self.outcome.ends.iter().flat_map(|end| &end.truths);
+        let timeouts = truths.filter(|(problem, _)| *problem == Problem::Timeout);
+        timeouts.map(|(_, truth)| truth.time_us).sum()
+    }
+
+    /// The process that answers, if it takes about as long as makes an answer a slow one, and nearly as much of
+    /// the time as the path, microseconds.
+    fn slow_answer(&self, path: u64) -> Option<Expected> {
+        let Traffic::Exchange { think_us, .. } = self.plan.traffic else {
+            return None;
+        };
+        let (_, other) = self.ends()?;
+        let took = other.course.own / 1_000;
+        let near = think_us >= SLOW && took as f64 >= NEARLY * path as f64;
+        near.then(|| self.application(Limiter::Application, Role::SendingApplication, other))
     }
 
     fn listener(&self, limiter: Limiter, who: Role) -> Vec<Expected> {
@@ -252,7 +277,9 @@ impl Run<'_> {
         let share = self.ends().map_or(0.0, |(opener, _)| opener.course.opening);
         let mut right = Vec::new();
         if share >= TENTH.0 {
+            let waited = share * self.plan.length_ms as f64 * 1e3;
             right.extend(self.network());
+            right.extend(self.slow_answer(waited as u64));
         }
         if share < TENTH.1 {
             right.extend(self.turn());
