@@ -62,6 +62,17 @@ pub struct IntakeCounts {
     pub unpublished_bytes: u64,
 }
 
+/// What an object store has taken of the tables since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct StoreStatus {
+    /// Objects written.
+    pub objects: u64,
+    /// When the last ones were, microseconds since 1970; `None`: none yet.
+    pub last_us: Option<i64>,
+    /// Why it takes none at present, and since when, microseconds since 1970.
+    pub error: Option<(i64, String)>,
+}
+
 /// Takes what became of a batch.
 pub type Reply = Box<dyn FnOnce(Receipt) + Send>;
 /// Takes positions in segments: bytes, and the running CRC up to there.
@@ -84,4 +95,9 @@ pub trait Intake: Send + Sync + 'static {
 
     /// What was taken.
     fn counts(&self) -> IntakeCounts;
+
+    /// What the object store has taken, if tables go to one.
+    fn store(&self) -> Option<StoreStatus> {
+        None
+    }
 }

@@ -2,15 +2,17 @@
 //! The fleet's log as where batches go, and the thread that makes tables of them.
 
 use crate::clock::{Clock, DAY_US};
-use crate::intake::{Delivery, Intake, IntakeCounts, PositionsReply, Receipt, Reply};
+use crate::intake::{Delivery, Intake, IntakeCounts, PositionsReply, Receipt, Reply, StoreStatus};
 use crate::journal::Journal;
 use crate::status;
-use slowpath_fleet::{FleetError, IntakeOptions, KeepLimits, ObjectStore, Position, Tables};
+use slowpath_fleet::{
+    FleetError, IntakeOptions, KeepLimits, ObjectStore, Position, Published, Tables,
+};
 use slowpath_model::{Micros, WallMicros};
 use slowpath_ship::identity::HostName;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -46,6 +48,7 @@ pub struct FleetLog {
     /// Its end stops the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    store: Option<Arc<Mutex<StoreStatus>>>,
 }
 
 impl FleetLog {
@@ -66,9 +69,10 @@ impl FleetLog {
         }
         let intake = slowpath_fleet::Intake::open(directory, options)?;
         let mut tables = Tables::open(directory, server, &intake, clock.now())?;
-        if let Some(store) = store {
+        let status = store.map(|store| {
             tables.copy_to(store);
-        }
+            Arc::default()
+        });
         let mut keeper = Keeper {
             tables,
             directory: directory.to_owned(),
@@ -76,7 +80,7 @@ impl FleetLog {
             clock,
             journal,
             last_error: String::new(),
-            store_error: String::new(),
+            store: status.clone(),
         };
         let (stop, stopped) = channel::<()>();
         let thread = thread::Builder::new()
@@ -98,6 +102,7 @@ impl FleetLog {
             intake,
             stop: Some(stop),
             thread: Some(thread),
+            store: status,
         })
     }
 }
@@ -120,7 +125,7 @@ struct Keeper {
     clock: Clock,
     journal: Arc<dyn Journal>,
     last_error: String,
-    store_error: String,
+    store: Option<Arc<Mutex<StoreStatus>>>,
 }
 
 impl Keeper {
@@ -132,14 +137,11 @@ impl Keeper {
                 slowpath_text::bytes(published.damaged_bytes)
             ));
         }
-        let error = published.store_error.unwrap_or_default();
-        if error != self.store_error && !error.is_empty() {
-            self.journal
-                .warn(&format!("{error}; the intake waits, and it is tried again"));
-        }
-        // Between two tries nothing is known.
-        if !error.is_empty() || published.objects > 0 {
-            self.store_error = error;
+        if let Some(store) = &self.store {
+            let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(warning) = store.note(published, self.clock.now()) {
+                self.journal.warn(&warning);
+            }
         }
         if !round.is_multiple_of(ROUNDS) {
             return Ok(());
@@ -169,6 +171,25 @@ impl Keeper {
             self.journal.warn(&error);
         }
         self.last_error = error;
+    }
+}
+
+impl StoreStatus {
+    /// Takes what a round of publication did; gives a line for the journal when the store begins to take nothing, or for
+    /// another reason than before. Between two tries nothing is known.
+    fn note(&mut self, published: Published, now: WallMicros) -> Option<String> {
+        if published.objects > 0 {
+            self.objects += published.objects;
+            self.last_us = Some(now.0);
+            self.error = None;
+        }
+        let reason = published.store_error?;
+        let before = self.error.take();
+        let is_new = before.as_ref().is_none_or(|(_, it)| *it != reason);
+        let since = before.map_or(now.0, |(since, _)| since);
+        let warning = format!("{reason}; the intake waits, and it is tried again");
+        self.error = Some((since, reason));
+        is_new.then_some(warning)
     }
 }
 
@@ -202,6 +223,12 @@ impl Intake for FleetLog {
             unpublished_bytes: self.intake.unpublished(),
         }
     }
+
+    fn store(&self) -> Option<StoreStatus> {
+        let store = self.store.as_ref()?;
+        let store = store.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(store.clone())
+    }
 }
 
 fn translated(receipt: slowpath_fleet::Receipt) -> Receipt {
@@ -215,5 +242,38 @@ fn translated(receipt: slowpath_fleet::Receipt) -> Receipt {
         Taken::Busy => Receipt::Busy,
         Taken::Full => Receipt::Full,
         Taken::Failed(reason) => Receipt::Failed(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: WallMicros = WallMicros(1_795_000_000_000_000);
+
+    fn round(objects: u64, error: Option<&str>) -> Published {
+        Published {
+            objects,
+            store_error: error.map(str::to_owned),
+            ..Published::default()
+        }
+    }
+
+    #[test]
+    fn a_store_that_takes_nothing_is_reported_once_a_reason() {
+        let mut store = StoreStatus::default();
+        assert_eq!(store.note(round(3, None), AT), None);
+        assert_eq!((store.objects, store.last_us), (3, Some(AT.0)));
+        let first = store.note(round(0, Some("refused")), AT + Micros(1));
+        assert!(first.is_some_and(|text| text.starts_with("refused; ")));
+        // A round without a try changes nothing, and what failed before is not reported again.
+        assert_eq!(store.note(round(0, None), AT + Micros(2)), None);
+        assert_eq!(store.note(round(0, Some("refused")), AT + Micros(3)), None);
+        let other = store.note(round(0, Some("no such bucket")), AT + Micros(4));
+        assert!(other.is_some());
+        let error = Some((AT.0 + 1, "no such bucket".to_owned()));
+        assert_eq!(store.error, error);
+        assert_eq!(store.note(round(2, None), AT + Micros(5)), None);
+        assert_eq!((store.objects, store.error), (5, None));
     }
 }

@@ -285,6 +285,7 @@ impl Overseer {
             sessions: self.sessions.get().map_or(0, Sessions::peers),
             batches: api.batches(),
             intake: api.intake.counts(),
+            store: api.intake.store(),
             refused: refused.collect(),
         };
         let hosts = api.hosts();

@@ -3,7 +3,7 @@
 
 use crate::clock::DAY_US;
 use crate::hosts::HostRecord;
-use crate::intake::IntakeCounts;
+use crate::intake::{IntakeCounts, StoreStatus};
 use serde::{Deserialize, Serialize};
 use slowpath_model::{Micros, WallMicros};
 use slowpath_text::{Columns, Paint, bytes, plain, plural, time, wall};
@@ -47,6 +47,9 @@ pub struct Running {
     pub batches: u64,
     /// What the log has taken.
     pub intake: IntakeCounts,
+    /// The object store, if tables go to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreStatus>,
     /// Who was refused, by reason.
     pub refused: BTreeMap<String, u64>,
 }
@@ -161,6 +164,25 @@ impl HostStatus {
     }
 }
 
+impl StoreStatus {
+    fn line(&self, now: WallMicros, waiting: u64) -> String {
+        let objects = plural(self.objects, "object");
+        match (&self.error, self.last_us) {
+            (Some((since, reason)), _) => format!(
+                "object store: takes nothing since {}, {} of the intake wait: {}",
+                wall(WallMicros(*since)),
+                bytes(waiting),
+                plain(reason)
+            ),
+            (None, Some(last)) => {
+                let ago = Micros((now.0 - last).max(0).cast_unsigned());
+                format!("object store: {objects}, the last {} ago", time(Some(ago)))
+            }
+            (None, None) => "object store: no object yet".to_owned(),
+        }
+    }
+}
+
 impl Status {
     /// As lines of text.
     pub fn text(&self, paint: Paint) -> Vec<String> {
@@ -174,6 +196,9 @@ impl Status {
             ));
         }
         if let Some(running) = &self.running {
+            if let Some(store) = &running.store {
+                lines.push(store.line(now, running.intake.unpublished_bytes));
+            }
             let refused = running.refused.iter().filter(|(_, count)| **count > 0);
             let refused: Vec<String> = refused
                 .map(|(reason, count)| format!("{count} {reason}"))
@@ -238,6 +263,12 @@ impl Status {
             let waits = running.intake.unpublished_bytes;
             let help = "Bytes of intake files that are not yet in tables.";
             text.gauge("unpublished_bytes", help, waits);
+            if let Some(store) = &running.store {
+                let help = "Objects that the object store took.";
+                text.counter("store_objects_total", help, store.objects);
+                let help = "Whether the object store took what it was sent last.";
+                text.gauge("store_up", help, u64::from(store.error.is_none()));
+            }
             text.head("refused_total", "Who was refused, by reason.", "counter");
             for (reason, count) in &running.refused {
                 text.value("refused_total", Some(("reason", reason)), *count);
@@ -356,6 +387,7 @@ mod tests {
                     rows: 1_000,
                     unpublished_bytes: 5,
                 },
+                store: None,
                 refused: BTreeMap::from([("clone".to_owned(), 3), ("tls".to_owned(), 0)]),
             }),
             disk: Some(Disk {
@@ -416,6 +448,38 @@ mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         assert!(!text.contains('\x1b'), "{text:?}");
+    }
+
+    #[test]
+    fn an_object_store_that_takes_nothing_is_named() {
+        let mut status = status(vec![("web-1", record(1))]);
+        let mut with = |store| {
+            status.running.as_mut().unwrap().store = Some(store);
+            (status.text(Paint::OFF).join("\n"), status.metrics())
+        };
+        let working = StoreStatus {
+            objects: 12,
+            last_us: Some(NOW.0 - 35_000_000),
+            error: None,
+        };
+        let (text, metrics) = with(working.clone());
+        assert!(
+            text.contains("object store: 12 objects, the last 35.0s ago"),
+            "{text}"
+        );
+        assert!(metrics.contains("slowpath_server_store_up 1"), "{metrics}");
+        let (text, metrics) = with(StoreStatus {
+            error: Some((NOW.0 - 60_000_000, "put: connection refused".to_owned())),
+            ..working
+        });
+        assert!(text.contains("takes nothing since"), "{text}");
+        assert!(text.contains("put: connection refused"), "{text}");
+        for line in [
+            "slowpath_server_store_up 0",
+            "slowpath_server_store_objects_total 12",
+        ] {
+            assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
+        }
     }
 
     #[test]
