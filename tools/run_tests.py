@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests, shows their output, and counts what happened.
 
-Everything is built once. Then test binaries run side by side, and beside them the steps that only
-compute (lint, fuzz targets, doc tests, scripts), one after the other; last, one by one, the binaries
-that measure real time (MEASURING below). Each shows its output when it ends.
+Everything is built once. Then test binaries run side by side, those that measure real time
+one by one (MEASURING below); each shows its output when it ends, the others as it comes.
 
 A test that fails is run once more, after all others and by itself: machines are shared. If it passes
 then, it is listed with the others that needed more than one attempt, with what it said first.
@@ -34,7 +33,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Inputs and seconds of a fuzz target, whichever ends first; `make soak` has no bound of time.
-FUZZ_LIMITS = ["200000", "12"]
+FUZZ_LIMITS = ["200000", "30"]
 # A step without a line of output for this long hangs.
 SILENCE_LIMIT_S = float(os.environ.get("SLOWPATH_TEST_SILENCE", "900"))
 
@@ -280,11 +279,11 @@ def reap(child, tally):
     return child.returncode
 
 
-def run_exclusively(step, command, folder=ROOT):
+def run_exclusively(step, command, plain=False, folder=ROOT):
     """Runs one step with nothing beside it and shows its output as it comes."""
     print(f"==> {step}: {' '.join(command)}", flush=True)
     began = time.monotonic()
-    tally = run(step, command, folder=folder, show=lambda line: print(line, flush=True))
+    tally = run(step, command, plain, folder, show=lambda line: print(line, flush=True))
     print(f"==> {step}: {time.monotonic() - began:.0f} s, {tally.cpu_s:.0f} s of processor time",
           flush=True)
     return tally
@@ -333,36 +332,18 @@ def build_tests():
     return binaries, tally
 
 
-def run_quietly(step, command, **how):
-    """Runs one step; its output appears when it ends."""
+def run_binary(binary):
+    """Runs one test binary; its output appears when it ends."""
     shown = []
     began = time.monotonic()
-    tally = run(step, command, show=shown.append, **how)
-    shown.append(f"==> {step}: {time.monotonic() - began:.1f} s, "
+    tally = run(binary.name, [binary.path, "--show-output"], folder=binary.folder,
+                show=shown.append, heading=[binary.heading])
+    tally.ran = binary
+    shown.append(f"==> {binary.name}: {time.monotonic() - began:.1f} s, "
                  f"{tally.cpu_s:.1f} s of processor time")
     with printing_lock:
         print("\n".join(shown), flush=True)
     return tally
-
-
-def run_binary(binary):
-    """Runs one test binary."""
-    tally = run_quietly(binary.name, [binary.path, "--show-output"], folder=binary.folder,
-                        heading=[binary.heading])
-    tally.ran = binary
-    return tally
-
-
-def run_computing():
-    """Runs what is no test binary. One step at a time: cargo lets only one build in a folder."""
-    return [
-        run_quietly("lint", ["tools/lint.sh"], plain=True),
-        run_quietly("fuzz", ["fuzz/run.sh", *FUZZ_LIMITS], plain=True),
-        run_quietly("doc tests", [
-            "cargo", "test", "--workspace", "--exclude", "slowpath-fuzz", "--locked", "--doc",
-            "--no-fail-fast", "--", "--show-output"]),
-        run_quietly("scripts", [sys.executable, "-m", "unittest", "discover", "-v",
-                                "-s", "tools/tests", "-p", "*_test.py"])]
 
 
 def rerun_failed(tallies):
@@ -381,25 +362,23 @@ def rerun_failed(tallies):
             tally.passes_at_last(name)
 
 
-def run_built(binaries):
-    """Runs the binaries, at most WORKERS at a time, and beside them what only computes; then the
-    binaries that measure, one by one."""
+def run_binaries(binaries):
+    """Runs the binaries, at most WORKERS at a time; then those that measure, one by one."""
     # The slow ones first, so that none of them is the last to start.
     beside = sorted((b for b in binaries if not b.measures()),
                     key=lambda b: (SLOW.index(b.name) if b.name in SLOW else len(SLOW), b.name))
-    with ThreadPoolExecutor(WORKERS + 1) as pool:
-        computing = pool.submit(run_computing)
+    tallies = []
+    with ThreadPoolExecutor(WORKERS) as pool:
         pending = [pool.submit(run_binary, binary) for binary in beside]
         try:
-            tallies = [future.result() for future in pending]
-            steps = computing.result()
+            tallies += [future.result() for future in pending]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             end_all()
             raise
     tallies += [run_binary(b) for b in binaries if b.measures()]
     rerun_failed(tallies)
-    return tallies + steps
+    return tallies
 
 
 def lines(child):
@@ -448,7 +427,14 @@ def run_everything():
     binaries, build = build_tests()
     tallies = [build]
     if not build.failed:
-        tallies += run_built(binaries)
+        tallies += run_binaries(binaries)
+        tallies.append(run_exclusively("doc tests", [
+            "cargo", "test", "--workspace", "--exclude", "slowpath-fuzz", "--locked", "--doc",
+            "--no-fail-fast", "--", "--show-output"]))
+    tallies.append(run_exclusively("scripts", [
+        sys.executable, "-m", "unittest", "discover", "-v", "-s", "tools/tests", "-p", "*_test.py"]))
+    tallies.append(run_exclusively("lint", ["tools/lint.sh"], plain=True))
+    tallies.append(run_exclusively("fuzz", ["fuzz/run.sh", *FUZZ_LIMITS], plain=True))
     return tallies
 
 
