@@ -33,7 +33,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Inputs and seconds of a fuzz target, whichever ends first; `make soak` has no bound of time.
-FUZZ_LIMITS = ["200000", "30"]
+FUZZ_LIMITS = ["200000", "12"]
 # A step without a line of output for this long hangs.
 SILENCE_LIMIT_S = float(os.environ.get("SLOWPATH_TEST_SILENCE", "900"))
 
