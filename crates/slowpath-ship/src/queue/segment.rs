@@ -197,7 +197,9 @@ impl Segment {
                 ControlFlow::Continue(())
             })
         })?;
-        Ok(walk.damage || (at, prefix) == (offset, crc))
+        // A record that was sent whole and looks torn now is damaged in its length.
+        let is_torn = at < offset;
+        Ok(walk.damage || is_torn || (at, prefix) == (offset, crc))
     }
 
     pub(super) fn hold_in_conflict(&mut self, now: Duration) {

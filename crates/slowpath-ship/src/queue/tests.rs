@@ -451,6 +451,24 @@ fn a_known_header_that_is_damaged_into_a_newer_version_costs_only_itself() {
 }
 
 #[test]
+fn a_live_record_that_looks_torn_since_it_was_sent_is_no_conflict() {
+    let mut world = World::new();
+    world.append(1);
+    world.ship(Class::Live, 4000, false).unwrap();
+    let (at, _) = world.accepted[&id(0)].last_key_value().unwrap();
+    let length = *at as usize + 3; // a byte of the record's length, behind its mark
+    let mut bytes = fs::read(world.spool(0)).unwrap();
+    bytes[length] ^= 1;
+    fs::write(world.spool(0), bytes).unwrap();
+    world.damaged = true;
+    end(&mut world);
+    world.append(2);
+    world.end_segment();
+    end(&mut world);
+    assert_eq!(world.server.segments[&id(0)].records.len(), 3);
+}
+
+#[test]
 fn without_losses_everything_arrives_and_nothing_is_a_gap() {
     let mut world = World::new();
     for _ in 0..5 {
