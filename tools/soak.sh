@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The long tests: ten million inputs for each fuzz target, every test that is ignored by
-# default because it takes long (the log's long crash test among them), the tests on real TCP
-# ten times over without a second attempt (SLOWPATH_SOAK_ROUNDS), failures counted, and the
-# hostile trials of check-fleet (with an hour of counts by DuckDB) and check-hardening, whose
-# JSON is the last line.
+# default because it takes long (the log's long crash test among them), the property tests with
+# twenty seeds (SLOWPATH_SOAK_SEEDS), the tests on real TCP ten times over without a second
+# attempt (SLOWPATH_SOAK_ROUNDS), failures counted, and the hostile trials of check-fleet (with
+# an hour of counts by DuckDB) and check-hardening, whose JSON is the last line.
 #
 #   tools/soak.sh SLOWPATH
 set -euo pipefail
@@ -16,6 +16,18 @@ fuzz/run.sh "${SLOWPATH_SOAK_RUNS:-10000000}"
 # Such a test may be silent for hours.
 export SLOWPATH_TEST_SILENCE=86400
 tools/test.sh --release --workspace --exclude slowpath-fuzz -- --ignored
+
+# `make test` draws the same inputs each time.
+crates=()
+for crate in $(grep -rl 'proptest!' crates --include='*.rs' | cut -d/ -f2 | sort -u); do
+    crates+=(-p "$crate")
+done
+for ((round = 1; round <= ${SLOWPATH_SOAK_SEEDS:-20}; round++)); do
+    export PROPTEST_RNG_SEED=$((RANDOM * 32768 + RANDOM))
+    echo "soak: property tests, round $round, PROPTEST_RNG_SEED=$PROPTEST_RNG_SEED"
+    tools/test.sh --release "${crates[@]}"
+done
+unset PROPTEST_RNG_SEED
 
 rounds=${SLOWPATH_SOAK_ROUNDS:-10}
 export SLOWPATH_ATTEMPTS=1
