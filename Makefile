@@ -15,7 +15,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-ingest bench-ship bench-trace bench-sim bench-lab bench-record bench-owamp bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-ingest bench-ship bench-trace bench-sim bench-lab bench-record bench-owamp bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-explain check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ judge-simulator: lab-kernel ## ten scenarios in the simulator and on real Linux 
 
 check-butterfly: lab-kernel ## DETER's section 2.2: re-runs with noise that keep the problem, 100 for each level; the last line is JSON
 	@$(CARGO) run --release --locked -p slowpath-replay --example stories -- butterfly 100
+
+check-explain: lab-kernel ## messages with a planted cause, recorded, replayed and explained: is the cause named (MESSAGES=208 SEED=1); the last line is JSON
+	@$(CARGO) run --release --locked -p slowpath-replay --example check-explain -- $(or $(MESSAGES),208) $(or $(SEED),1)
 
 check-queues: ## replayed queues beside those that were, 1,024 hosts at three loads; the last line is JSON
 	@tools/need.sh rust build

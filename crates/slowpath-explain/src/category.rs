@@ -29,6 +29,8 @@ pub enum Category {
     LossProbe,
     /// Bytes of an earlier message were not there yet, whatever that one waited for: none of the tables', whose connections carry one message at a time.
     EarlierMessage,
+    /// The application wrote it in pieces, later than they could be sent: none of the tables', whose messages are written at once.
+    Application,
     /// None of them: low throughput (Table 3: congestion).
     Congestion,
     /// It never arrived as a whole.
@@ -50,6 +52,7 @@ impl Category {
             Category::DelayedAcks => ["delayed_acks", "delayed ACKs"],
             Category::LossProbe => ["loss_probe", "loss probe"],
             Category::EarlierMessage => ["earlier_message", "behind an earlier message"],
+            Category::Application => ["application", "the application wrote slowly"],
             Category::Congestion => ["congestion", "congestion"],
             Category::Unfinished => ["unfinished", "unfinished"],
         }
@@ -93,7 +96,7 @@ pub(super) fn of(late: Option<(Duration, Duration)>, waits: &[Wait]) -> Category
     for wait in waits {
         if let Some(category) = of_wait(wait) {
             add(category, wait.duration());
-        } else if wait.waited != Waited::Application {
+        } else {
             let repair = waits.iter().filter_map(|repair| during(wait, repair));
             let repair = repair.max_by_key(|(_, lasted)| *lasted);
             let (category, lasted) = repair.unwrap_or((Category::Congestion, Duration::ZERO));
@@ -137,6 +140,7 @@ fn of_wait(wait: &Wait) -> Option<Category> {
         Waited::DelayedAck => Category::DelayedAcks,
         Waited::LossProbe | Waited::ReorderingTimer => Category::LossProbe,
         Waited::EarlierMessage => Category::EarlierMessage,
-        Waited::Network | Waited::CongestionWindow | Waited::Application => return None,
+        Waited::Application => Category::Application,
+        Waited::Network | Waited::CongestionWindow => return None,
     })
 }

@@ -20,6 +20,7 @@ pub(super) struct Rules {
 pub(super) fn links(
     timeline: &Timeline<'_>,
     end: usize,
+    since: Moment,
     run: usize,
     waited: Waited,
     rules: &Rules,
@@ -27,6 +28,7 @@ pub(super) fn links(
     let it = RunPosition {
         timeline,
         end,
+        since,
         run,
         rules,
     };
@@ -47,6 +49,8 @@ pub(super) fn links(
 struct RunPosition<'t, 'a> {
     timeline: &'t Timeline<'a>,
     end: usize,
+    /// The wait's beginning.
+    since: Moment,
     run: usize,
     rules: &'t Rules,
 }
@@ -364,14 +368,51 @@ impl RunPosition<'_, '_> {
             return Vec::new();
         };
         let window = before.send_window();
-        if u64::from(window) < self.timeline.segment[self.end] {
-            return vec![Link::ZeroWindow { packet, window }];
-        }
-        vec![Link::FullWindow {
-            packet,
-            window,
-            outstanding: before.outstanding(),
-        }]
+        let announced = if u64::from(window) < self.timeline.segment[self.end] {
+            Link::ZeroWindow { packet, window }
+        } else {
+            Link::FullWindow {
+                packet,
+                window,
+                outstanding: before.outstanding(),
+            }
+        };
+        let unread = self
+            .read_late(window)
+            .or_else(|| self.unread(packet, window));
+        std::iter::once(announced).chain(unread).collect()
+    }
+
+    /// Reading ended the wait, or the timer of an acknowledgment that waited for it, and for half of the wait or more everything that came had been there; a
+    /// tenth suffices where as much as the window was unread.
+    fn read_late(&self, window: u32) -> Option<Link> {
+        let steps = &self.timeline.steps[1 - self.end];
+        let packet = self.timeline.steps[self.end][self.run].packet()?;
+        let run = self.timeline.packets[1 - self.end].get(packet)?.run;
+        let read = matches!(
+            steps[run].handler,
+            Handler::Receive { .. }
+                | Handler::Resume
+                | Handler::Timer {
+                    timer: Timer::DelayedAck,
+                    ..
+                }
+        );
+        let arrival = steps[..run].iter().rfind(|it| it.packet().is_some())?;
+        let unread = steps[run].before.map_or(0, State::unread);
+        // Some of it passes while what fills the window still comes in.
+        let most = if unread >= window { 10 } else { 2 };
+        let late = between(arrival.at, steps[run].at) * most >= between(self.since, self.now());
+        (read && late && unread > 0).then_some(Link::Unread { packet, unread })
+    }
+
+    /// As much as the window that was left, or more, was unread when this packet of the other end announced that; without what the same run brought: an application that reads at
+    /// once has not had the time for it.
+    fn unread(&self, packet: usize, window: u32) -> Option<Link> {
+        let answer = self.timeline.packets[1 - self.end].get(packet)?;
+        let state = self.timeline.steps[1 - self.end][answer.run].before?;
+        let unread = state.unread();
+        (unread > 0 && unread >= window).then_some(Link::Unread { packet, unread })
     }
 }
 

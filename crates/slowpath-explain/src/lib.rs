@@ -17,7 +17,8 @@
 //! 4. an acknowledgment or a probe, while the window that was announced before had no room for a segment: the receive window, one wait as long as it stays so
 //! 5. an acknowledgment that the receiver's timer of delayed acknowledgments had sent: a delayed ACK
 //! 6. an acknowledgment, while the congestion window had no room: the congestion window, likewise. Which of both windows it was is judged as the kernel does ([`State::limiting_window`])
-//! 7. anything else: the network, an earlier message whose bytes were not acknowledged, or the application; counted only if it is longer than [`PAUSE`] and two smoothed round trips
+//! 7. a call, and everything written before had been sent: the application, one wait as long as it stays so
+//! 8. anything else: the network, or an earlier message whose bytes were not acknowledged; counted only if it is longer than [`PAUSE`] and two smoothed round trips
 //!
 //! What has arrived whole while bytes before it have not waits for an earlier message from then on, if that is as long.
 //!

@@ -102,6 +102,14 @@ pub enum Link {
         /// Bytes on their way.
         outstanding: u32,
     },
+    /// Rule 14. The receiver's application had not read what was in its buffer: reading ended the wait, and for half of it or more nothing else was missing; or as much as the window that
+    /// was left was unread (RFC 9293 section 3.8.6.2.2; `__tcp_select_window`).
+    Unread {
+        /// The acknowledgment that reading sent, or that announced the window, the receiver's.
+        packet: usize,
+        /// Bytes that were not read before.
+        unread: u32,
+    },
     /// Rule 10. The timeout was a multiple of itself: it followed another one. DETER section 2.1; RFC 6298 section 5.5.
     TimeoutBackoff {
         /// How often it had been doubled.
@@ -133,6 +141,7 @@ impl Link {
             Link::ShrinkingReceiveBuffer { .. } => "shrinking_receive_buffer",
             Link::ZeroWindow { .. } => "zero_window",
             Link::FullWindow { .. } => "full_window",
+            Link::Unread { .. } => "application_not_reading",
             Link::TimeoutBackoff { .. } => "timeout_backoff",
             Link::RetransmissionLost { .. } => "retransmission_lost",
             Link::TimeoutTooEarly { .. } => "timeout_too_early",
@@ -232,6 +241,10 @@ impl fmt::Display for Link {
             } => write!(
                 f,
                 "full window: ACK {packet} of the receiver announced {window} bytes, of which {outstanding} were in flight"
+            ),
+            Link::Unread { packet, unread } => write!(
+                f,
+                "application not reading: {unread} bytes were unread at the receiver until it sent ACK {packet}"
             ),
             Link::TimeoutBackoff { doublings } => write!(
                 f,

@@ -3,6 +3,7 @@
 
 use super::timeline::Timeline;
 use slowpath_recording::{Handler, Moment};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -34,20 +35,22 @@ impl Message {
 /// Where an end's stream is cut into messages. A call begins a message unless
 ///
 /// 1. it is made while earlier bytes are not acknowledged (DETER section 5.1: a message may take several calls), and
-/// 2. the application had not stopped: the call before was taken in part only, or was made no longer than a smoothed round trip ago. DETER has no
+/// 2. the application had not stopped: the call before was taken in part only, or was made no longer than a smoothed round trip ago (that of the handshake before there is one). DETER has no
 ///    such second condition: its Spark connections carry one message at a time, while requests of its section 5.2 follow each other before the
 ///    earlier ones are acknowledged, and only the application can distinguish them.
 pub(super) fn messages(timeline: &Timeline<'_>, end: usize) -> Vec<Message> {
     let mut found: Vec<Message> = Vec::new();
     let mut written = 0u64;
     let mut before: Option<(Moment, bool)> = None;
+    let opening = handshake(timeline, end).unwrap_or(0);
     for (run, step) in timeline.steps[end].iter().enumerate() {
         let Handler::Send { bytes, result, .. } = step.handler else {
             continue;
         };
         let taken = u64::try_from(*result).unwrap_or(0);
         let whole = taken == u64::from(*bytes);
-        let trip = step.after.map_or(0, |state| state.srtt()) * 1000;
+        let smoothed = step.after.map_or(0, |state| state.srtt()) * 1000;
+        let trip = if smoothed > 0 { smoothed } else { opening };
         let goes_on = before.is_some_and(|(at, whole)| {
             step.acknowledged < written && (!whole || step.at.0.saturating_sub(at.0) <= trip)
         });
@@ -131,7 +134,7 @@ impl Pieces {
 pub struct NetworkPath {
     /// The shortest time from a packet to its acknowledgment, of packets that were sent once; of the handshake if there is none.
     pub round_trip: Duration,
-    /// The highest rate at which packets came in, in bytes a second; `None`: there was one.
+    /// The highest rate at which packets came in, in bytes a second; `None`: there were no two that followed each other without a pause of the application.
     pub rate: Option<u64>,
 }
 
@@ -164,27 +167,52 @@ pub(super) fn path(timeline: &Timeline<'_>, end: usize) -> Option<NetworkPath> {
         }
     }
     let shortest = shortest.or_else(|| handshake(timeline, end))?;
-    let arrivals: Vec<(u64, u64)> = timeline.steps[1 - end]
-        .iter()
-        .filter_map(|step| {
-            let packet = packets.get(step.packet()?)?;
-            packet
-                .has_data()
-                .then(|| (step.at.0, packet.bytes.end - packet.bytes.start))
-        })
-        .collect();
-    let rate = arrivals
-        .windows((arrivals.len() / ROWS).clamp(2, TRAIN))
-        .filter_map(|train| {
-            let bytes: u64 = train[1..].iter().map(|(_, bytes)| bytes).sum();
-            let time = train[train.len() - 1].0 - train[0].0;
-            (bytes * 1_000_000_000).checked_div(time)
-        })
-        .max();
     Some(NetworkPath {
         round_trip: Duration::from_nanos(shortest),
-        rate,
+        rate: rate(timeline, end),
     })
+}
+
+/// The highest rate of packets that came in one after the other. A packet that the application's next call sent does not count as one after that before it, nor does what was sent
+/// again: pauses and repairs are not the path's.
+fn rate(timeline: &Timeline<'_>, end: usize) -> Option<u64> {
+    let packets = &timeline.packets[end];
+    let mut called = BTreeSet::new();
+    for step in &timeline.steps[end] {
+        let all_sent = step.before.is_some_and(|state| state.unsent() == 0);
+        if matches!(step.handler, Handler::Send { .. }) && all_sent {
+            let next = (step.sent.start..packets.len()).find(|number| packets[*number].has_data());
+            called.extend(next);
+        }
+    }
+    let mut trains: Vec<Vec<(u64, u64)>> = vec![Vec::new()];
+    for step in &timeline.steps[1 - end] {
+        let Some((number, packet)) = step.packet().and_then(|it| Some((it, packets.get(it)?)))
+        else {
+            continue;
+        };
+        if !packet.has_data() {
+            continue;
+        }
+        if packet.again || called.contains(&number) {
+            trains.push(Vec::new());
+        }
+        let arrival = (step.at.0, packet.bytes.end - packet.bytes.start);
+        trains.last_mut()?.push(arrival);
+    }
+    let all: usize = trains.iter().map(Vec::len).sum();
+    let longest = trains.iter().map(Vec::len).max()?;
+    let row = (all / ROWS).clamp(2, TRAIN).min(longest);
+    if row < 2 {
+        return None;
+    }
+    let rows = trains.iter().flat_map(|train| train.windows(row));
+    rows.filter_map(|row| {
+        let bytes: u64 = row[1..].iter().map(|(_, bytes)| bytes).sum();
+        let time = row[row.len() - 1].0 - row[0].0;
+        (bytes * 1_000_000_000).checked_div(time)
+    })
+    .max()
 }
 
 /// From a SYN or SYN-ACK to what came next, if it was sent once: small packets take less than those with data.

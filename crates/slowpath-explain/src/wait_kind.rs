@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// Shorter waits for the network or the application are left out, nor are delayed ACKs that cost less, and windows that cost less one after the other.
+/// Shorter waits for the network are left out, as are delayed ACKs that cost less, and windows and the application where they cost less one after the other.
 pub const PAUSE: Duration = Duration::from_millis(1);
 
 /// What ended a wait.
@@ -27,14 +27,28 @@ pub enum Waited {
     Network,
     /// An earlier message of the same stream: bytes before it were not there yet.
     EarlierMessage,
-    /// The application.
+    /// The application: everything that it had written was sent.
     Application,
 }
 
 impl Waited {
-    /// Whether it waited for room in a window: such waits are one while they follow each other, and count by their whole length.
-    pub fn is_window(self) -> bool {
-        matches!(self, Waited::ReceiveWindow | Waited::CongestionWindow)
+    /// Whether such waits are one while they follow each other, and count by their whole length: those for room in a window, and for the application.
+    pub fn is_continuous(self) -> bool {
+        matches!(
+            self,
+            Waited::ReceiveWindow | Waited::CongestionWindow | Waited::Application
+        )
+    }
+
+    /// Whether it ended with bytes sent again, or with a probe.
+    pub fn is_repair(self) -> bool {
+        matches!(
+            self,
+            Waited::Timeout
+                | Waited::LossProbe
+                | Waited::ReorderingTimer
+                | Waited::FastRetransmission
+        )
     }
 
     /// One name for each.

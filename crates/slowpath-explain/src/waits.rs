@@ -5,7 +5,7 @@ use super::causes;
 use super::link::Link;
 use super::messages::{self, Message};
 use super::state::{Pending, Window};
-use super::timeline::{Step, Timeline};
+use super::timeline::{Packet, Step, Timeline};
 use super::wait_kind::{PAUSE, Waited};
 use slowpath_recording::{Handler, Moment, Timer};
 use std::time::Duration;
@@ -49,70 +49,163 @@ pub(super) fn waits(
     rules: &causes::Rules,
 ) -> Vec<Wait> {
     let end = usize::from(message.end);
-    let mut found: Vec<Wait> = Vec::new();
+    let mut found = Found {
+        timeline,
+        end,
+        rules,
+        waits: Vec::new(),
+        longest: Duration::ZERO,
+    };
+    let mut calls = Calls::of(message);
     let (mut since, mut before) = (message.begun, message.bytes.start);
-    let mut longest = Duration::ZERO;
     for (run, step) in timeline.steps[end].iter().enumerate().skip(message.run) {
         if message.done.is_some_and(|done| step.at > done) {
             break;
         }
-        let sends = timeline.packets[end][step.sent.clone()]
-            .iter()
-            .any(|packet| packet.carries(&message.bytes));
+        let idle = calls.idle_before(step);
+        let packets = &timeline.packets[end][step.sent.clone()];
+        if packets.iter().any(Packet::has_data) {
+            calls.sent = step.at;
+        }
+        if let Some(from) = idle {
+            found.application(from, run);
+            since = step.at;
+            continue;
+        }
+        let sends = packets.iter().any(|packet| packet.carries(&message.bytes));
         let acknowledged = step.acknowledged.min(message.bytes.end);
         if !sends && acknowledged <= before {
             continue;
         }
         before = before.max(acknowledged);
         let from = std::mem::replace(&mut since, step.at);
+        found.progress(message, from, run);
+    }
+    let mut found = found.waits;
+    found.retain(|wait| !wait.waited.is_continuous() || wait.duration() > PAUSE);
+    found.extend(held_back(timeline, message, since));
+    found
+}
+
+/// What the application has called for a message, up to some run.
+struct Calls {
+    /// Where its next byte goes.
+    written: u64,
+    /// The message's end.
+    end: u64,
+    /// When its end sent data last.
+    sent: Moment,
+    /// All of the last call was taken: the application had nothing more to write.
+    whole: bool,
+}
+
+impl Calls {
+    fn of(message: &Message) -> Self {
+        Calls {
+            written: message.bytes.start,
+            end: message.bytes.end,
+            sent: message.begun,
+            whole: false,
+        }
+    }
+
+    /// Since when everything that it had written was sent, if this run is its next call.
+    fn idle_before(&mut self, step: &Step<'_>) -> Option<Moment> {
+        let Handler::Send { bytes, result, .. } = step.handler else {
+            return None;
+        };
+        if self.written >= self.end {
+            return None;
+        }
+        let taken = u64::try_from(*result).unwrap_or(0);
+        self.written += taken;
+        let whole = std::mem::replace(&mut self.whole, taken == u64::from(*bytes));
+        let idle = whole && step.before.is_some_and(|state| state.unsent() == 0);
+        idle.then_some(self.sent)
+    }
+}
+
+/// The waits of a message, in the order of time.
+struct Found<'t, 'a> {
+    timeline: &'t Timeline<'a>,
+    end: usize,
+    rules: &'t causes::Rules,
+    waits: Vec<Wait>,
+    /// The longest part of the last one.
+    longest: Duration,
+}
+
+impl Found<'_, '_> {
+    /// The run made progress; since the last one nothing had.
+    fn progress(&mut self, message: &Message, from: Moment, run: usize) {
+        let step = &self.timeline.steps[self.end][run];
         let gap = Duration::from_nanos(step.at.0.saturating_sub(from.0));
-        let Some(mut waited) = waited(timeline, end, step, gap) else {
-            continue;
+        let Some(mut waited) = waited(self.timeline, self.end, step, gap) else {
+            return;
         };
         let earlier = run
             .checked_sub(1)
-            .map(|run| timeline.steps[end][run].acknowledged);
+            .map(|run| self.timeline.steps[self.end][run].acknowledged);
         let unfinished = earlier.is_some_and(|it| it < message.bytes.start);
         match waited {
             Waited::Network | Waited::CongestionWindow if unfinished => {
                 if !is_long(step, gap) {
-                    continue;
+                    return;
                 }
                 waited = Waited::EarlierMessage;
             }
             _ => {}
         }
-        if let Some(last) = found.last_mut()
-            && waited.is_window()
+        self.add(waited, from, run);
+    }
+
+    /// Everything written was sent from then on, until the run, a call. Whatever came meanwhile was not waited for, but what repaired a loss was.
+    fn application(&mut self, from: Moment, run: usize) {
+        let until = self.timeline.steps[self.end][run].at;
+        while let Some(last) = self.waits.pop() {
+            if last.until <= from || last.waited.is_repair() {
+                self.waits.push(last);
+                break;
+            }
+        }
+        let from = self.waits.last().map_or(from, |last| from.max(last.until));
+        if from < until {
+            self.add(Waited::Application, from, run);
+        }
+    }
+
+    fn add(&mut self, waited: Waited, from: Moment, run: usize) {
+        let (timeline, end, rules) = (self.timeline, self.end, self.rules);
+        let step = &timeline.steps[end][run];
+        let gap = Duration::from_nanos(step.at.0.saturating_sub(from.0));
+        let links = || causes::links(timeline, end, from, run, waited, rules);
+        if let Some(last) = self.waits.last_mut()
+            && waited.is_continuous()
             && (last.waited, last.until) == (waited, from)
         {
             (last.until, last.run, last.sent.end) = (step.at, run, step.sent.end);
             // What most of it came from.
-            if gap > longest {
-                longest = gap;
-                last.links = causes::links(timeline, end, run, waited, rules);
+            if gap > self.longest {
+                self.longest = gap;
+                last.links = links();
             }
-            continue;
+            return;
         }
-        longest = gap;
-        let links = causes::links(timeline, end, run, waited, rules);
-        found.push(Wait {
+        self.longest = gap;
+        let links = links();
+        let fast = waited == Waited::FastRetransmission;
+        self.waits.push(Wait {
             waited,
             from,
             until: step.at,
             run,
             sent: step.sent.clone(),
-            late: waited == Waited::FastRetransmission && !links.is_empty(),
-            lost_at: (waited == Waited::FastRetransmission)
-                .then(|| sent_before(timeline, end, step))
-                .flatten(),
+            late: fast && !links.is_empty(),
+            lost_at: fast.then(|| sent_before(timeline, end, step)).flatten(),
             links,
             confirmed: None,
         });
     }
-    found.retain(|wait| !wait.waited.is_window() || wait.duration() > PAUSE);
-    found.extend(held_back(timeline, message, since));
-    found
 }
 
 /// All of it had arrived, and bytes before it had not: until those came. Since its last progress, and with half a round trip that no end waits for.

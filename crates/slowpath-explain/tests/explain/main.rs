@@ -227,3 +227,41 @@ fn a_message_with_no_other_traffic_takes_its_rounds_and_its_time_on_the_line() {
     let unknown = NetworkPath { rate: None, ..path };
     assert_eq!(unimpeded(10_000, 2000, &unknown), ms(20 + 5));
 }
+
+/// A packet every 5 ms on a path of 8 ms: nothing waits but for the next one, and the path's rate is not the application's.
+fn piece_by_piece() -> Scene {
+    let mut scene = Scene::open();
+    scene.set(0, &[("srtt_us_x8", 64_000)]);
+    for number in 0..3 {
+        let at = 1_000 + 5_000 * u64::from(number);
+        if number == 2 {
+            scene.run(0, at - 2_000, data(1));
+        }
+        scene.writes(at, number, 1);
+    }
+    for number in 0..3 {
+        scene.run(1, 5_000 + 5_000 * u64::from(number), data(2 + number));
+        scene.acknowledges(number + 1, 1000);
+    }
+    scene.run(0, 14_000, data(2));
+    scene.run(0, 19_000, data(3));
+    scene
+}
+
+#[test]
+fn an_application_that_writes_piece_by_piece_is_the_cause() {
+    let explained = piece_by_piece().explained();
+    let [message] = &explained[..] else {
+        panic!("one message: {explained:#?}")
+    };
+    assert_eq!(message.category, Category::Application, "{message:#?}");
+    // It lasts until the last packet is there, 4 ms after it was sent.
+    assert_eq!(message.message.duration(), Some(ms(14)));
+    assert_eq!(message.unimpeded, Some(ms(4)));
+    let waits: Vec<(Waited, Duration)> = message
+        .waits
+        .iter()
+        .map(|wait| (wait.waited, wait.duration()))
+        .collect();
+    assert_eq!(waits, [(Waited::Application, ms(10))]);
+}
