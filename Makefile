@@ -15,7 +15,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-ingest bench-ship bench-trace bench-sim bench-lab bench-record bench-owamp bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-explain check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-ingest bench-ship bench-trace bench-sim bench-sweep bench-lab bench-record bench-owamp bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-explain check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench-sim: ## packet-hops a second beside ns-3; the last line is JSON
 	@tools/need.sh rust build
 	@tools/need.sh peers
 	@tools/ns3/bench.py $(FLOW_SIZES)
+
+bench-sweep: build ## a sweep of 160 runs with two jobs, beside one; the last line is JSON
+	@tools/bench_sweep.py $(abspath $(SLOWPATH))
 
 bench-lab: lab-kernel ## packets a second of real TCP in virtual time; the last line is JSON
 	@$(CARGO) run --release --locked -p slowpath-lab --example bench-lab

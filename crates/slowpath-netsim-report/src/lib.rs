@@ -10,10 +10,12 @@
 //! What it never does: run anything, read clocks.
 
 pub mod charts;
+pub mod compare;
 pub mod distribution;
 pub mod page;
 pub mod queues;
 pub mod summary;
+pub mod sweep;
 pub mod table;
 pub mod tables;
 pub mod terminal;

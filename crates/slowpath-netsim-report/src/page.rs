@@ -7,7 +7,7 @@ use serde::Serialize;
 use slowpath_text::{PAGE_POLICY, clean, html, html_lines};
 
 const PAGE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("page.css");
+pub(crate) const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// The data of the page, embedded as JSON.

@@ -14,7 +14,7 @@ use slowpath_switch::DropReason;
 use std::collections::BTreeMap;
 
 /// The largest size of each class of flows, bytes; beyond the last, any.
-const SIZES: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
+pub(crate) const SIZES: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
 /// A flow of this size or more, in bytes, lasts as long as the run: what
 /// [`Scenario::flows`] gives those without a size.
 pub const ENDLESS: u64 = 1 << 48;
@@ -264,7 +264,7 @@ pub const fn workload_of_query(id: u64) -> usize {
 }
 
 /// Which of [`SIZES`], or beyond.
-fn size_bin(bytes: u64) -> usize {
+pub(crate) fn size_bin(bytes: u64) -> usize {
     SIZES
         .iter()
         .position(|most| bytes <= *most)

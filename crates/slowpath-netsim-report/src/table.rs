@@ -128,7 +128,7 @@ impl Table {
     }
 }
 
-fn settings(table: &str, metadata: Metadata<'_>) -> Settings {
+pub(crate) fn settings(table: &str, metadata: Metadata<'_>) -> Settings {
     let producer = format!("slowpath {}", env!("CARGO_PKG_VERSION"));
     let pairs = [
         ("slowpath.schema_version", SCHEMA_VERSION.to_string()),

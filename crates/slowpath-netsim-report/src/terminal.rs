@@ -36,14 +36,19 @@ fn size(bytes: u64) -> String {
 }
 
 fn sizes(bin: &SizeSummary) -> String {
-    match bin.up_to_bytes {
+    size_name(bin.above_bytes, bin.up_to_bytes)
+}
+
+/// Flows of a size, below their workload.
+pub(crate) fn size_name(above_bytes: u64, up_to_bytes: Option<u64>) -> String {
+    match up_to_bytes {
         Some(most) => format!("  up to {}", size(most)),
-        None => format!("  above {}", size(bin.above_bytes)),
+        None => format!("  above {}", size(above_bytes)),
     }
 }
 
 /// Median, 95th, 99th percentile and the largest; `-` of nothing.
-fn times(of: Option<Percentiles>) -> [String; 4] {
+pub(crate) fn times(of: Option<Percentiles>) -> [String; 4] {
     match of {
         Some(p) => [p.p50_us, p.p95_us, p.p99_us, p.max_us].map(time),
         None => std::array::from_fn(|_| "-".to_owned()),

@@ -20,6 +20,7 @@ pub mod engine;
 mod host;
 pub mod results;
 pub mod scenario;
+pub mod sweep;
 pub mod tcp;
 pub mod topology;
 pub mod workload;

@@ -6,20 +6,21 @@ use crate::Paint;
 /// A table whose columns are as wide as their widest cell.
 #[derive(Clone, Debug)]
 pub struct Columns {
-    header: Vec<&'static str>,
+    header: Vec<String>,
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
 
 impl Columns {
     /// Column names; those that begin with `>` are aligned to the right.
-    pub fn new(header: &[&'static str]) -> Self {
+    pub fn new<S: AsRef<str>>(header: &[S]) -> Self {
+        let names = header.iter().map(AsRef::as_ref);
         Columns {
-            header: header
-                .iter()
-                .map(|h| h.strip_prefix('>').unwrap_or(h))
+            header: names
+                .clone()
+                .map(|name| name.strip_prefix('>').unwrap_or(name).to_owned())
                 .collect(),
-            right: header.iter().map(|h| h.starts_with('>')).collect(),
+            right: names.map(|name| name.starts_with('>')).collect(),
             rows: Vec::new(),
         }
     }
@@ -63,7 +64,7 @@ impl Columns {
             out.truncate(out.trim_end().len());
             out
         };
-        let header = line(&mut self.header.iter().copied());
+        let header = line(&mut self.header.iter().map(String::as_str));
         std::iter::once(paint.dim(&header))
             .chain(
                 self.rows

@@ -3,6 +3,7 @@
 
 use crate::lab::Lab;
 use crate::options::{Answering, Observing, Since, duration, since};
+use crate::sim::Sweeping;
 use crate::trace::Trace;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -263,16 +264,27 @@ Examples:
   slowpath sim scenarios/sim/leaf-spine.toml --seed 7 --out results --json
   slowpath sim scenarios/sim/dumbbell.toml --set tcp.preset=dctcp --set 'switch.marking=20 packets'
   slowpath sim scenarios/sim/incast.toml --set 'workload[0].degree=20'
+  slowpath sim scenarios/sim/leaf-spine.toml --seeds 20 --out results
+  slowpath sim scenarios/sim/leaf-spine.toml --seeds 20 --vary tcp.algorithm=dctcp,cubic --vary 'workload.load=0.1..0.8/8' --out sweep
+A sweep (--seeds, --vary) writes one table of all its runs; the same command again goes on where an interrupted one ended.
 docs/reference/simulator.md describes the scenario file, the tables and the report.")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Sim {
     /// The scenario, a TOML file
-    pub scenario: PathBuf,
+    #[arg(required = true)]
+    pub scenario: Option<PathBuf>,
+    #[command(subcommand)]
+    #[allow(missing_docs)]
+    pub command: Option<SimCommand>,
     /// Seed of everything random, instead of the file's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub seed: Option<u64>,
     /// Change a value of the scenario, or add it: switch.buffer='50 packets'
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub sweeping: Sweeping,
     /// Write flows, queries, queues, links and counts into this directory, as Parquet files
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -285,6 +297,30 @@ pub struct Sim {
     /// No progress, and no summary
     #[arg(long)]
     pub quiet: bool,
+}
+
+/// What else `slowpath sim` does.
+#[derive(Debug, Subcommand)]
+pub enum SimCommand {
+    /// Compare runs that were made with --out: completion times side by side
+    #[command(after_help = "\
+Examples:
+  slowpath sim scenarios/sim/incast.toml --out drops
+  slowpath sim scenarios/sim/incast.toml --set switch.detour=true --out detours
+  slowpath lab virtual scenarios/sim/incast.toml --out linux
+  slowpath sim compare drops detours linux")]
+    Compare(Compare),
+}
+
+/// `slowpath sim compare`.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// Directories of --out, of slowpath sim or slowpath lab virtual; ratios are to the first
+    #[arg(value_name = "DIR", required = true, num_args = 2..)]
+    pub runs: Vec<PathBuf>,
+    /// Print JSON; docs/reference/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `slowpath man`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Carries out the command line, and turns the result into an exit status.
 
-use crate::args::{Cli, Command, Overhead, Report, Sim, Up, Watch, Why};
+use crate::args::{Cli, Command, Overhead, Report, Sim, SimCommand, Up, Watch, Why};
 use crate::clock;
 use crate::events;
 use crate::export::{self, Export};
@@ -184,17 +184,31 @@ fn run_overhead(args: &Overhead) -> Result<Outcome, Failure> {
 }
 
 fn run_sim(args: Sim) -> Result<Outcome, Failure> {
+    if let Some(SimCommand::Compare(args)) = &args.command {
+        sim::compare(
+            &args.runs,
+            args.json,
+            Paint::for_stdout(),
+            &mut stdout().lock(),
+        )?;
+        return Ok(Outcome::Done);
+    }
     let mut set = args.set;
     set.extend(args.seed.map(|seed| format!("seed={seed}")));
     let options = sim::Options {
-        file: args.scenario,
+        file: args.scenario.unwrap_or_default(),
         set,
         tables: args.out,
         html: args.html,
         json: args.json,
         quiet: args.quiet,
     };
-    sim::run(&options, Paint::for_stdout(), &mut stdout().lock())?;
+    let (paint, out) = (Paint::for_stdout(), &mut stdout().lock());
+    if args.sweeping.is_wanted()? {
+        sim::sweep(&options, &args.sweeping, paint, out)?;
+    } else {
+        sim::run(&options, paint, out)?;
+    }
     Ok(Outcome::Done)
 }
 

@@ -89,6 +89,9 @@ pub enum Failure {
         /// Where and why.
         reason: String,
     },
+    /// Runs cannot be compared.
+    #[error("{0}")]
+    Compare(String),
     /// A recording cannot be read or replayed.
     #[error("cannot replay {file}: {reason}")]
     Recording {

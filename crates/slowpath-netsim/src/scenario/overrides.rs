@@ -33,6 +33,16 @@ pub enum OverrideError {
         /// The missing element.
         path: String,
     },
+    /// A key without an index goes into one of several.
+    #[error("--set {given}: there are {count} of {path}: write {path}[0] to {path}[{}]", count.saturating_sub(1))]
+    Several {
+        /// The argument.
+        given: String,
+        /// The array.
+        path: String,
+        /// How many there are.
+        count: usize,
+    },
     /// The key names a section, which takes no value.
     #[error("--set {0}: that is a section; set its keys")]
     Section(String),
@@ -211,6 +221,17 @@ fn place(
                 path: format!("{}[{index}]", path(steps, depth)),
             })?;
         }
+        // `workload.load` of a scenario with one workload.
+        if !is_last && let DeValue::Array(list) = found.get_ref() {
+            found =
+                list.get(0)
+                    .filter(|_| list.len() == 1)
+                    .ok_or_else(|| OverrideError::Several {
+                        given: given.to_owned(),
+                        path: path(steps, depth),
+                        count: list.len(),
+                    })?;
+        }
         if is_last {
             return if is_section(text, found) {
                 Err(OverrideError::Section(given.to_owned()))
@@ -337,6 +358,23 @@ mod tests {
         assert_eq!(table["topology"]["k"].as_integer(), Some(4));
         assert_eq!(table["host"]["ttl"].as_integer(), Some(64));
         assert_eq!(table["drain"].as_str(), Some("10 ms"));
+    }
+
+    #[test]
+    fn the_only_one_needs_no_index() {
+        let one = FILE.rsplit_once("[[workload]]").unwrap().0;
+        let mut edited = ScenarioText::new(one.to_owned());
+        edited.set(0, "workload.bytes=20 kB").unwrap();
+        assert_eq!(
+            table(&edited)["workload"][0]["bytes"].as_str(),
+            Some("20 kB")
+        );
+        let several = ScenarioText::new(FILE.to_owned()).set(0, "workload.bytes=1");
+        let error = several.unwrap_err().to_string();
+        assert!(
+            error.contains("write workload[0] to workload[1]"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -83,7 +83,12 @@ pub(super) fn read(section: Section<'_>, base: TcpConfig) -> Result<TcpConfig, S
 
 fn algorithm(section: &Section<'_>, tcp: &mut TcpConfig) -> Result<(), ScenarioError> {
     let hystart = section.get("hystart");
-    if let Some(value) = section.get("algorithm") {
+    // The congestion control has two names, one of which is Linux's.
+    let value = match (section.get("algorithm"), section.get("congestion")) {
+        (Some(_), Some(value)) => return Err(value.error(Problem::Conflict("algorithm"))),
+        (algorithm, congestion) => algorithm.or(congestion),
+    };
+    if let Some(value) = value {
         let before = tcp.algorithm;
         tcp.algorithm = value.choice(&[
             ("newreno", Algorithm::NewReno),

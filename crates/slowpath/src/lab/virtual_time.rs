@@ -7,7 +7,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
 use crate::render::{Paint, count};
-use crate::sim::{self, Loaded};
+use crate::sim::{self, Loaded, Sweeping};
 use clap::Args;
 use slowpath_files::OutputFile;
 use slowpath_lab::virtual_time::{self, Kernel, Options, Run, RunError, csv};
@@ -26,6 +26,7 @@ Examples:
   slowpath lab virtual scenarios/sim/incast.toml
   slowpath lab virtual scenarios/sim/incast.toml --out incast
   slowpath lab virtual scenarios/sim/dumbbell.toml --congestion bbr --info-every 10ms --out bbr
+  slowpath lab virtual scenarios/sim/incast.toml --seeds 20 --vary tcp.algorithm=dctcp,cubic --out sweep
 `make lab-kernel` builds the kernel first. docs/reference/lab-virtual-time.md describes what it does, and the files.")]
 pub struct Virtual {
     /// The scenario, a TOML file
@@ -36,6 +37,9 @@ pub struct Virtual {
     /// Change a value of the scenario, or add it: switch.buffer='50 packets'
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub sweeping: Sweeping,
     /// Write captures, tcp_info, events and the tables of slowpath sim into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -73,6 +77,9 @@ pub(super) fn run(args: &Virtual) -> Result<Outcome, Failure> {
     set.extend(args.seed.map(|seed| format!("seed={seed}")));
     let loaded = sim::load(&args.scenario, &set, Substrate::VirtualTime)?;
     let kernel = Kernel::find(&args.linux, args.hz).map_err(|e| Failure::Lab(e.to_string()))?;
+    if args.sweeping.is_wanted()? {
+        return sweep(args, set, &kernel);
+    }
     let keeps = args.out.is_some();
     let nanoseconds = args.info_every.as_nanos().min(u128::from(u32::MAX)) as u64;
     let options = Options {
@@ -114,6 +121,48 @@ pub(super) fn run(args: &Virtual) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
+/// Runs of which only the results are kept.
+fn sweep(args: &Virtual, set: Vec<String>, kernel: &Kernel) -> Result<Outcome, Failure> {
+    if args.record.is_some() {
+        return Err(Failure::Usage(
+            "--record keeps one run: leave it out of a sweep, or --seeds and --vary".to_owned(),
+        ));
+    }
+    let folder = Folder::passing()?;
+    let options = Options {
+        capture: None,
+        events: false,
+        info_every: None,
+        algorithm: args.congestion.clone(),
+        ..Options::default()
+    };
+    let run = |loaded: &Loaded, number: u64| {
+        let folder = folder.path.join(number.to_string());
+        slowpath_files::new_folder(&folder).map_err(|error| {
+            Failure::Write(format!("cannot create {}: {error}", folder.display()))
+        })?;
+        let run = virtual_time::run(kernel, &loaded.scenario, &options, &folder, &mut |_| {});
+        let _ = std::fs::remove_dir_all(&folder);
+        Ok(run.map_err(|error| failed(args, error))?.results)
+    };
+    let runner = sim::Runner {
+        substrate: Substrate::VirtualTime,
+        kind: "lab-virtual",
+        run: &run,
+    };
+    let outputs = sim::Options {
+        file: args.scenario.clone(),
+        set,
+        tables: args.out.clone(),
+        html: args.html.clone(),
+        json: args.json,
+        quiet: args.quiet,
+    };
+    let (paint, out) = (Paint::for_stdout(), &mut stdout().lock());
+    sim::run_sweep(&outputs, &args.sweeping, &runner, paint, out)?;
+    Ok(Outcome::Done)
+}
+
 fn speed(run: &Run) -> String {
     let wall = run.wall.as_secs_f64().max(1e-9);
     format!(
@@ -147,15 +196,18 @@ fn virtual_run(
         let note = format!("{:.3} s of virtual time", at.now.0 as f64 / 1e12);
         progress.at(Micros(elapsed.as_micros() as u64), &note);
     };
-    virtual_time::run(kernel, &loaded.scenario, options, folder, &mut report).map_err(|error| {
-        match error {
-            RunError::Refused(refusal) => Failure::Scenario {
-                file: args.scenario.clone(),
-                reason: format!("Linux in virtual time cannot do {refusal}"),
-            },
-            other => Failure::Lab(other.to_string()),
-        }
-    })
+    let run = virtual_time::run(kernel, &loaded.scenario, options, folder, &mut report);
+    run.map_err(|error| failed(args, error))
+}
+
+fn failed(args: &Virtual, error: RunError) -> Failure {
+    match error {
+        RunError::Refused(refusal) => Failure::Scenario {
+            file: args.scenario.clone(),
+            reason: format!("Linux in virtual time cannot do {refusal}"),
+        },
+        other => Failure::Lab(other.to_string()),
+    }
 }
 
 /// Begins the names of folders that go with their process, whose number follows.

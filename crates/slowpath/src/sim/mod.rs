@@ -5,6 +5,11 @@
 //! What enters: a scenario file, perhaps with some values changed. What leaves: a summary as
 //! text or JSON, Parquet files, an HTML page. An error in a scenario names file, line and key.
 
+mod sweep;
+
+pub use sweep::Sweeping;
+pub(crate) use sweep::{Runner, run as run_sweep};
+
 use crate::failure::Failure;
 use crate::progress::Progress;
 use slowpath_model::Micros;
@@ -12,6 +17,7 @@ use slowpath_netsim::engine::{self, Simulation, SimulationError};
 use slowpath_netsim::results::Results;
 use slowpath_netsim::scenario::overrides::{OverrideError, ScenarioText};
 use slowpath_netsim::scenario::{Scenario, Substrate, named_text, text_of};
+use slowpath_netsim_report::compare::{self, MadeRun};
 use slowpath_netsim_report::table::Metadata;
 use slowpath_netsim_report::{Report, tables};
 use slowpath_text::{Paint, count};
@@ -55,6 +61,50 @@ pub fn run(options: &Options, paint: Paint, out: &mut impl Write) -> Result<(), 
     let loaded = load(&options.file, &options.set, Substrate::Simulator)?;
     let results = simulate(&loaded, &options.file, options.quiet)?;
     write(options, &loaded, &results, "sim", paint, out)
+}
+
+/// Runs a sweep of a scenario and writes what is asked for.
+///
+/// # Errors
+/// A combination is impossible, or something cannot be written.
+pub fn sweep(
+    options: &Options,
+    sweeping: &Sweeping,
+    paint: Paint,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let runner = Runner {
+        substrate: Substrate::Simulator,
+        kind: "sim",
+        run: &|loaded, _| simulate(loaded, &options.file, true),
+    };
+    run_sweep(options, sweeping, &runner, paint, out)
+}
+
+/// Compares runs that were made before.
+///
+/// # Errors
+/// One of them cannot be read.
+pub fn compare(
+    folders: &[PathBuf],
+    json: bool,
+    paint: Paint,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let runs = folders.iter().map(|folder| MadeRun::read(folder));
+    let runs: Vec<MadeRun> = runs
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::Compare(error.to_string()))?;
+    if json {
+        let document = serde_json::json!({
+            "type": "sim-compare",
+            "flows": compare::compare(&runs),
+        });
+        writeln!(out, "{document}")?;
+    } else {
+        compare::write(&runs, paint, out)?;
+    }
+    Ok(out.flush()?)
 }
 
 /// Writes the requested outputs of a run; `kind` is the JSON document's `type`.

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A sweep as a page: one HTML file without a script, a chart for each measure and workload.
+
+use super::points::{Estimate, Point, PointWorkload};
+use crate::page::STYLE;
+use crate::terminal::time;
+use slowpath_netsim::sweep::Sweep;
+use slowpath_text::{PAGE_POLICY, bit_rate, html, html_lines, plural};
+use std::fmt::Write;
+
+/// Colours of the style.
+const COLOURS: usize = 8;
+/// A chart's size, and the room for its scales, in pixels.
+const WIDTH: f64 = 520.0;
+const HEIGHT: f64 = 250.0;
+const LEFT: f64 = 74.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 42.0;
+/// Lines of a scale.
+const TICKS: f64 = 4.0;
+
+/// What a chart shows of a workload.
+struct Measure {
+    title: &'static str,
+    of: fn(&PointWorkload) -> Option<Estimate>,
+    text: fn(f64) -> String,
+}
+
+const MEASURES: [Measure; 6] = [
+    Measure {
+        title: "flow completion time, median",
+        of: |it| it.fct_p50_us,
+        text: time,
+    },
+    Measure {
+        title: "flow completion time, 99th percentile",
+        of: |it| it.fct_p99_us,
+        text: time,
+    },
+    Measure {
+        title: "query completion time, 99th percentile",
+        of: |it| it.qct_p99_us,
+        text: time,
+    },
+    Measure {
+        title: "goodput",
+        of: |it| it.goodput_bits_per_second,
+        text: |bits| bit_rate(bits / 8.0),
+    },
+    Measure {
+        title: "packets dropped in a run",
+        of: |it| it.packets_dropped,
+        text: number,
+    },
+    Measure {
+        title: "retransmission timeouts in a run",
+        of: |it| it.timeouts,
+        text: number,
+    },
+];
+
+fn number(value: f64) -> String {
+    let digits = usize::from(value.fract() != 0.0 && value < 100.0);
+    format!("{value:.digits$}")
+}
+
+/// The key along the horizontal scale, and where its values are.
+struct Axis {
+    key: usize,
+    places: Vec<f64>,
+}
+
+impl Axis {
+    /// The key with the most values that are numbers, otherwise the one with the most, evenly spaced; `None`: nothing varies.
+    fn of(sweep: &Sweep) -> Option<Self> {
+        let numbers = |key: usize| -> Option<Vec<f64>> {
+            let values = sweep.vary[key].values.iter();
+            values.map(|value| leading_number(value)).collect()
+        };
+        let most = |key: &usize| sweep.vary[*key].values.len();
+        let keys = || (0..sweep.vary.len()).rev();
+        let numeric = keys().filter(|key| numbers(*key).is_some());
+        let key = numeric
+            .max_by_key(most)
+            .or_else(|| keys().max_by_key(most))?;
+        let even = || (0..most(&key)).map(|place| place as f64).collect();
+        Some(Axis {
+            key,
+            places: numbers(key).unwrap_or_else(even),
+        })
+    }
+
+    /// From 0 to 1.
+    fn share(&self, value: usize) -> f64 {
+        let low = self.places.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = self
+            .places
+            .iter()
+            .copied()
+            .fold(f64::NEG_INFINITY, f64::max);
+        if high > low {
+            (self.places[value] - low) / (high - low)
+        } else {
+            0.5
+        }
+    }
+}
+
+/// `0.3`, `20 packets`: the number; `None`: it begins with none.
+fn leading_number(value: &str) -> Option<f64> {
+    let first = value.split_whitespace().next()?;
+    first.parse().ok().filter(|it: &f64| it.is_finite())
+}
+
+/// Combinations that differ in the axis's key only.
+struct Series {
+    label: String,
+    /// The value's place on the axis, and the combination.
+    points: Vec<(usize, usize)>,
+}
+
+fn series(sweep: &Sweep, axis: Option<&Axis>) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for point in 0..sweep.points() {
+        let values = sweep.values(point);
+        let others = values.iter().zip(&sweep.vary).enumerate();
+        let others = others.filter(|(key, _)| axis.is_none_or(|axis| axis.key != *key));
+        let label: Vec<String> = others
+            .map(|(_, (value, one))| format!("{} {value}", one.key))
+            .collect();
+        let label = label.join(", ");
+        let place = axis.map_or(0, |axis| {
+            let known = &sweep.vary[axis.key].values;
+            known
+                .iter()
+                .position(|it| it == values[axis.key])
+                .unwrap_or(0)
+        });
+        let entry = (place, point as usize);
+        match all.iter_mut().find(|series| series.label == label) {
+            Some(series) => series.points.push(entry),
+            None => all.push(Series {
+                label,
+                points: vec![entry],
+            }),
+        }
+    }
+    all
+}
+
+/// The page; `text` is the scenario's.
+pub(super) fn page(name: &str, sweep: &Sweep, points: &[Point], text: &str) -> String {
+    let axis = Axis::of(sweep);
+    let series = series(sweep, axis.as_ref());
+    let title = html(name);
+    let version = env!("CARGO_PKG_VERSION");
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{PAGE_POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"generator\" content=\"slowpath {version}\">\n<title>{title} - slowpath sweep</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n\
+         <p id=\"description\">{}: {} with {} each. Means over the seeds; bars are their 95 % confidence intervals.</p>\n</header>\n<main>\n",
+        plural(sweep.runs(), "run"),
+        plural(sweep.points(), "combination"),
+        plural(sweep.seeds.len() as u64, "seed"),
+    );
+    let workloads = points.first().map_or(&[][..], |point| &point.workloads);
+    for (place, workload) in workloads.iter().enumerate() {
+        page += &format!(
+            "<section><h2>{}</h2><div class=\"charts\">\n",
+            html(&workload.name)
+        );
+        for measure in &MEASURES {
+            let of = |point: usize| (measure.of)(points.get(point)?.workloads.get(place)?);
+            page += &figure(measure, sweep, axis.as_ref(), &series, &of);
+        }
+        page += "</div></section>\n";
+    }
+    page += &format!(
+        "<section><h2>Scenario</h2><pre>{}</pre></section>\n</main>\n<footer>slowpath {version}</footer>\n</body>\n</html>\n",
+        html_lines(text)
+    );
+    page
+}
+
+/// One chart; nothing if no combination has the measure, or all are 0.
+fn figure(
+    measure: &Measure,
+    sweep: &Sweep,
+    axis: Option<&Axis>,
+    series: &[Series],
+    of: &dyn Fn(usize) -> Option<Estimate>,
+) -> String {
+    let all = series.iter().flat_map(|series| &series.points);
+    let tops = all.filter_map(|(_, point)| of(*point).map(|it| it.high.unwrap_or(it.mean)));
+    let top = tops.fold(0.0, f64::max);
+    if top <= 0.0 {
+        return String::new();
+    }
+    let (step, top) = scale(top);
+    let x = |place: usize| {
+        let share = axis.map_or(0.5, |axis| axis.share(place));
+        LEFT + 16.0 + share * (WIDTH - LEFT - RIGHT - 32.0)
+    };
+    let y = |value: f64| TOP + (1.0 - value.clamp(0.0, top) / top) * (HEIGHT - TOP - BOTTOM);
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+        measure.title
+    );
+    let mut tick = 0.0;
+    while tick <= top * 1.000_001 {
+        let at = y(tick);
+        let _ = write!(
+            svg,
+            "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            WIDTH - RIGHT,
+            LEFT - 6.0,
+            at + 4.0,
+            (measure.text)(tick)
+        );
+        tick += step;
+    }
+    svg += &values(sweep, axis, &x);
+    for (number, series) in series.iter().enumerate() {
+        svg += &line(measure, series, number, of, &x, &y);
+    }
+    format!(
+        "<figure><h3>{}</h3>{}{svg}</svg></figure>\n",
+        measure.title,
+        legend(series)
+    )
+}
+
+/// The names along the horizontal scale; of many only some.
+fn values(sweep: &Sweep, axis: Option<&Axis>, x: &dyn Fn(usize) -> f64) -> String {
+    const MOST: usize = 9;
+    let Some(axis) = axis else {
+        return String::new();
+    };
+    let vary = &sweep.vary[axis.key];
+    let every = vary.values.len().div_ceil(MOST).max(1);
+    let mut text = String::new();
+    for (place, value) in vary.values.iter().enumerate().step_by(every) {
+        let _ = write!(
+            text,
+            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            x(place),
+            HEIGHT - BOTTOM + 16.0,
+            html(value)
+        );
+    }
+    let _ = write!(
+        text,
+        "<text class=\"title\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+        (LEFT + WIDTH - RIGHT) / 2.0,
+        HEIGHT - 6.0,
+        html(&vary.key)
+    );
+    text
+}
+
+/// One series: a line, and for each combination its mean and interval.
+fn line(
+    measure: &Measure,
+    series: &Series,
+    number: usize,
+    of: &dyn Fn(usize) -> Option<Estimate>,
+    x: &dyn Fn(usize) -> f64,
+    y: &dyn Fn(f64) -> f64,
+) -> String {
+    let colour = format!("var(--c{})", number % COLOURS);
+    let mut points: Vec<(f64, Estimate)> = series
+        .points
+        .iter()
+        .filter_map(|(place, point)| Some((x(*place), of(*point)?)))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let path: Vec<String> = points
+        .iter()
+        .map(|(at, estimate)| format!("{at:.1} {:.1}", y(estimate.mean)))
+        .collect();
+    let mut svg = format!(
+        "<path class=\"line\" style=\"stroke:{colour}\" d=\"M{}\"/>",
+        path.join("L")
+    );
+    for (at, estimate) in points {
+        let mut words = (measure.text)(estimate.mean);
+        if let (Some(low), Some(high)) = (estimate.low, estimate.high) {
+            let _ = write!(
+                svg,
+                "<path style=\"stroke:{colour}\" d=\"M{at:.1} {:.1}V{:.1}\"/>",
+                y(low),
+                y(high)
+            );
+            let _ = write!(
+                words,
+                ", {} to {}",
+                (measure.text)(low.max(0.0)),
+                (measure.text)(high)
+            );
+        }
+        let _ = write!(
+            svg,
+            "<circle cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.2\" style=\"fill:{colour}\"><title>{} {words}</title></circle>",
+            y(estimate.mean),
+            html(&series.label)
+        );
+    }
+    svg
+}
+
+fn legend(series: &[Series]) -> String {
+    if series.len() < 2 {
+        return String::new();
+    }
+    let entries = series.iter().enumerate().map(|(number, series)| {
+        format!(
+            "<span><i style=\"border-color:var(--c{})\"></i>{}</span>",
+            number % COLOURS,
+            html(&series.label)
+        )
+    });
+    format!(
+        "<div class=\"legend\">{}</div>",
+        entries.collect::<String>()
+    )
+}
+
+/// The distance of a scale's lines (1, 2 or 5 times a power of ten) and its end, at or above `top`.
+fn scale(top: f64) -> (f64, f64) {
+    let rough = top / TICKS;
+    let power = 10_f64.powf(rough.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
+    let step = steps.into_iter().find(|step| *step >= rough);
+    let step = step.unwrap_or(10.0 * power);
+    (step, (top / step).ceil() * step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slowpath_netsim::sweep::Vary;
+
+    fn sweep(vary: &[&str]) -> Sweep {
+        let vary = vary.iter().map(|it| Vary::parse(it).unwrap()).collect();
+        Sweep::new(vary, 1, 2).unwrap()
+    }
+
+    #[test]
+    fn a_scale_ends_at_or_above_the_highest() {
+        for (top, expected) in [(0.9, (0.5, 1.0)), (3.7, (1.0, 4.0)), (81.0, (50.0, 100.0))] {
+            let (step, end) = scale(top);
+            assert!((step - expected.0).abs() < 1e-9, "{top}: {step}");
+            assert!((end - expected.1).abs() < 1e-9, "{top}: {end}");
+        }
+    }
+
+    #[test]
+    fn the_key_with_most_numbers_is_the_axis_and_the_others_are_series() {
+        let sweep = sweep(&["tcp.algorithm=dctcp,cubic", "workload.load=0.1..0.4/4"]);
+        let axis = Axis::of(&sweep).unwrap();
+        assert_eq!(axis.key, 1);
+        assert!((axis.share(1) - 1.0 / 3.0).abs() < 1e-9);
+        let series = series(&sweep, Some(&axis));
+        let labels: Vec<&str> = series.iter().map(|it| it.label.as_str()).collect();
+        assert_eq!(labels, ["tcp.algorithm dctcp", "tcp.algorithm cubic"]);
+        assert_eq!(series[1].points, [(0, 4), (1, 5), (2, 6), (3, 7)]);
+    }
+
+    #[test]
+    fn a_page_has_a_chart_for_what_there_is_and_no_tag_from_outside() {
+        let sweep = sweep(&["tcp.algorithm=<b>,cubic"]);
+        let estimate = Estimate::of(&[1_000.0, 1_200.0]);
+        let workload = PointWorkload {
+            name: "<script>".to_owned(),
+            flows: 1,
+            flows_done: 1,
+            fct_mean_us: estimate,
+            fct_p50_us: estimate,
+            fct_p95_us: estimate,
+            fct_p99_us: estimate,
+            qct_p50_us: None,
+            qct_p99_us: None,
+            goodput_bits_per_second: estimate,
+            packets_dropped: Estimate::of(&[0.0, 0.0]),
+            timeouts: None,
+        };
+        let point = Point {
+            values: std::collections::BTreeMap::new(),
+            workloads: vec![workload],
+        };
+        let page = page("a<i>", &sweep, &[point.clone(), point], "seed = 1");
+        assert_eq!(page.matches("<figure>").count(), 3);
+        assert_eq!(page.matches("<circle").count(), 6);
+        for tag in ["<script", "<b>", "<i>"] {
+            assert!(!page.contains(tag), "{tag}");
+        }
+    }
+}
