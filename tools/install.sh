@@ -48,6 +48,10 @@ done
 put 0644 packaging/prometheus/slowpath.rules.yaml "$share/slowpath/prometheus/slowpath.rules.yaml"
 put 0644 packaging/grafana/slowpath.json "$share/slowpath/grafana/slowpath.json"
 
+for file in scenarios/{sim,lab,replay}/*.{toml,txt,csv}; do
+    [[ ! -e $file ]] || put 0644 "$file" "$share/slowpath/$file"
+done
+
 for document in README.md docs/guide/{install,two-hosts,upgrade}.md docs/reference/{alerts,cli,log-format,metrics,server,verdicts}.md; do
     put 0644 "$document" "$share/doc/slowpath/$(basename "$document")"
 done

@@ -19,9 +19,9 @@ tools/test.sh --release --workspace --exclude slowpath-fuzz -- --ignored
 
 # `make test` draws the same inputs each time.
 crates=()
-for crate in $(grep -rl 'proptest!' crates --include='*.rs' | cut -d/ -f2 | sort -u); do
+while read -r crate; do
     crates+=(-p "$crate")
-done
+done < <(grep -rl 'proptest!' crates --include='*.rs' | cut -d/ -f2 | sort -u)
 for ((round = 1; round <= ${SLOWPATH_SOAK_SEEDS:-20}; round++)); do
     export PROPTEST_RNG_SEED=$((RANDOM * 32768 + RANDOM))
     echo "soak: property tests, round $round, PROPTEST_RNG_SEED=$PROPTEST_RNG_SEED"

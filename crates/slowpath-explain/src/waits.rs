@@ -49,7 +49,7 @@ pub(super) fn waits(
     rules: &causes::Rules,
 ) -> Vec<Wait> {
     let end = usize::from(message.end);
-    let mut found = Found {
+    let mut found = MessageWaits {
         timeline,
         end,
         rules,
@@ -126,7 +126,7 @@ impl Calls {
 }
 
 /// The waits of a message, in the order of time.
-struct Found<'t, 'a> {
+struct MessageWaits<'t, 'a> {
     timeline: &'t Timeline<'a>,
     end: usize,
     rules: &'t causes::Rules,
@@ -135,7 +135,7 @@ struct Found<'t, 'a> {
     longest: Duration,
 }
 
-impl Found<'_, '_> {
+impl MessageWaits<'_, '_> {
     /// The run made progress; since the last one nothing had.
     fn progress(&mut self, message: &Message, from: Moment, run: usize) {
         let step = &self.timeline.steps[self.end][run];

@@ -3,7 +3,8 @@
 
 use super::distribution::{Times, micros};
 use super::queues::Series;
-use super::summary::{ENDLESS, LinkUse, links, neighbour, workload_of_query};
+use super::slowdown::ENDLESS;
+use super::summary::{LinkUse, links, neighbour, workload_of_query};
 use serde::Serialize;
 use slowpath_netsim::results::{FlowRecord, LABELS, Results, StretchRecord};
 use slowpath_netsim::scenario::Scenario;

@@ -14,6 +14,7 @@ pub mod compare;
 pub mod distribution;
 pub mod page;
 pub mod queues;
+pub mod slowdown;
 pub mod summary;
 pub mod sweep;
 pub mod table;

@@ -6,19 +6,16 @@
 
 use super::distribution::{Percentiles, Times};
 use super::queues::Series;
+use super::slowdown::{ENDLESS, Ideals, Slowdowns};
 use serde::Serialize;
 use slowpath_netsim::results::{FlowRecord, Results};
 use slowpath_netsim::scenario::Scenario;
 use slowpath_netsim::topology::{Node, Topology};
-use slowpath_switch::DropReason;
+use slowpath_switch::{DropReason, Time};
 use std::collections::BTreeMap;
 
 /// The largest size of each class of flows, bytes; beyond the last, any.
 pub(crate) const SIZES: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
-/// A flow of this size or more, in bytes, lasts as long as the run: what
-/// [`Scenario::flows`] gives those without a size.
-pub const ENDLESS: u64 = 1 << 48;
-
 /// A run in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -73,6 +70,8 @@ pub struct WorkloadSummary {
     pub goodput_bits_per_second: f64,
     /// Flow completion times; `None` if no flow is done.
     pub fct: Option<Percentiles>,
+    /// Over their ideal times, of flows that are not done too; `None` if they have none.
+    pub slowdown: Option<Slowdowns>,
     /// The same by flow size; sizes without flows are left out.
     pub sizes: Vec<SizeSummary>,
     /// Queries that were asked.
@@ -111,6 +110,8 @@ pub struct SizeSummary {
     pub flows: u64,
     /// Their completion times, as far as they are done.
     pub fct: Option<Percentiles>,
+    /// Over their ideal times, all of them; `None` if they have none.
+    pub slowdown: Option<Slowdowns>,
 }
 
 /// Packets counted at both ends of everything.
@@ -364,6 +365,7 @@ fn workloads(scenario: &Scenario, results: &Results) -> Vec<WorkloadSummary> {
     for flow in &results.flows {
         flows[usize::from(flow.label)].push(flow);
     }
+    let mut ideals = Ideals::new(scenario);
     (scenario.workloads.iter().zip(&flows).enumerate())
         .map(|(number, (workload, flows))| {
             let queries = results.queries.iter();
@@ -384,7 +386,8 @@ fn workloads(scenario: &Scenario, results: &Results) -> Vec<WorkloadSummary> {
                     results.end.0,
                 ),
                 fct: completions(flows),
-                sizes: sizes(flows),
+                slowdown: ideals.slowdowns(flows.iter().copied(), results.end),
+                sizes: sizes(flows, &mut ideals, results.end),
                 queries: queries.len() as u64,
                 queries_done: qct.map_or(0, |qct| qct.count),
                 qct,
@@ -411,7 +414,7 @@ fn fairness(flows: &[&FlowRecord]) -> Option<f64> {
     (all > 0).then(|| sum as f64 * sum as f64 / all as f64)
 }
 
-fn sizes(flows: &[&FlowRecord]) -> Vec<SizeSummary> {
+fn sizes(flows: &[&FlowRecord], ideals: &mut Ideals<'_>, end: Time) -> Vec<SizeSummary> {
     let mut bins: BTreeMap<usize, Vec<&FlowRecord>> = BTreeMap::new();
     for flow in flows {
         bins.entry(size_bin(flow.bytes)).or_default().push(flow);
@@ -422,6 +425,7 @@ fn sizes(flows: &[&FlowRecord]) -> Vec<SizeSummary> {
             up_to_bytes: SIZES.get(bin).copied(),
             flows: flows.len() as u64,
             fct: completions(&flows),
+            slowdown: ideals.slowdowns(flows.iter().copied(), end),
         })
         .collect()
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Results of a run as Parquet files: `docs/reference/simulator.md` describes them.
 
-use super::summary::{ENDLESS, LinkUse, links, workload_of_query};
+use super::slowdown::{ENDLESS, Ideals};
+use super::summary::{LinkUse, links, workload_of_query};
 use super::table::Value::{Int, Null, Text};
 use super::table::{Columns, Metadata, NUMBER, TEXT, Table, TableError};
 use slowpath_netsim::results::{FlowRecord, Results};
@@ -25,6 +26,7 @@ pub const FLOWS: Columns = &[
     ("retransmissions", NUMBER),
     ("timeouts", NUMBER),
     ("path", TEXT),
+    ("ideal_ps", NUMBER),
 ];
 /// Columns of `queries.parquet`.
 pub const QUERIES: Columns = &[
@@ -116,6 +118,7 @@ impl Run<'_> {
     }
 
     fn flows(&self, table: &mut Table) -> Result<(), ParquetError> {
+        let mut ideals = Ideals::new(self.scenario);
         for flow in &self.results.flows {
             let path = path(self.scenario, flow);
             table.row([
@@ -131,6 +134,7 @@ impl Run<'_> {
                 Int(flow.retransmissions.into()),
                 Int(flow.timeouts.into()),
                 path.as_deref().map_or(Null, Text),
+                ideals.of(flow).map(|time| time.0).into(),
             ])?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 //! The summary as text for a terminal.
 
 use super::distribution::Percentiles;
+use super::slowdown::Slowdowns;
 use super::summary::{SizeSummary, Summary};
 use slowpath_text::{Columns, Paint, bit_rate, count, percent, plain, plural, wrapped};
 use std::io::{self, Write};
@@ -78,6 +79,12 @@ pub fn write(summary: &Summary, paint: Paint, out: &mut impl Write) -> io::Resul
         count(s.events),
     )?;
     let mut tables = vec![completions(s)];
+    if s.workloads
+        .iter()
+        .any(|workload| workload.slowdown.is_some())
+    {
+        tables.push(slowdowns(s));
+    }
     if s.workloads.iter().any(|workload| workload.queries > 0) {
         tables.push(queries(s));
     }
@@ -125,6 +132,35 @@ fn completions(s: &Summary) -> Columns {
             let done = bin.fct.map_or(0, |fct| fct.count).to_string();
             let flows = bin.flows.to_string();
             table.row([sizes(bin), flows, done, String::new(), p50, p95, p99, max]);
+        }
+    }
+    table
+}
+
+fn slowdowns(s: &Summary) -> Columns {
+    let mut table = Columns::new(&[
+        "slowdown by workload",
+        ">flows",
+        ">unfinished",
+        ">p50",
+        ">p95",
+        ">p99",
+        ">max",
+    ]);
+    let mut row = |name: String, of: Option<Slowdowns>| {
+        let Some(of) = of else {
+            return;
+        };
+        let counts = [of.flows, of.unfinished].map(|count| count.to_string());
+        let times = [of.p50, of.p95, of.p99, of.max].map(|it| format!("{it:.2}"));
+        table.row([name].into_iter().chain(counts).chain(times));
+    };
+    for workload in &s.workloads {
+        row(plain(&workload.name), workload.slowdown);
+        if workload.sizes.len() > 1 {
+            for bin in &workload.sizes {
+                row(sizes(bin), bin.slowdown);
+            }
         }
     }
     table
@@ -270,6 +306,7 @@ mod tests {
             up_to_bytes,
             flows: 0,
             fct: None,
+            slowdown: None,
         };
         assert_eq!(sizes(&bin(0, Some(10_000))).trim(), "up to 10 kB");
         assert_eq!(sizes(&bin(10_000_000, None)).trim(), "above 10 MB");

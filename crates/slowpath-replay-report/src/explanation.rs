@@ -35,43 +35,74 @@ pub fn sums(all: &[ConnectionExplanation]) -> BTreeMap<Category, u64> {
     sums
 }
 
-fn shown(everything: bool, messages: &[Explanation]) -> Vec<&Explanation> {
-    let all = messages.iter();
-    all.filter(|it| everything || it.category != Category::NotSlow)
-        .collect()
+/// Which messages are shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Selection {
+    /// Those that were not slow, too.
+    pub everything: bool,
+    /// At most so many, those that lost the most time.
+    pub top: Option<usize>,
+}
+
+impl Selection {
+    /// Messages with their connections, the one that lost the most time first; and how many were left out.
+    fn of(self, all: &[ConnectionExplanation]) -> (Vec<(usize, &Explanation)>, usize) {
+        let messages = all.iter().flat_map(|one| {
+            let messages = one.messages.iter().flatten();
+            messages.map(|message| (one.number, message))
+        });
+        let mut shown: Vec<_> = messages
+            .filter(|(_, it)| self.everything || it.category != Category::NotSlow)
+            .collect();
+        shown.sort_by_key(|(_, message)| std::cmp::Reverse(lost(message)));
+        let count = shown.len();
+        shown.truncate(self.top.unwrap_or(count));
+        let left_out = count - shown.len();
+        (shown, left_out)
+    }
+}
+
+/// What a message took beyond its unimpeded time; one that never arrived lost most.
+fn lost(message: &Explanation) -> Duration {
+    let took = message.message.duration().unwrap_or(Duration::MAX);
+    took.saturating_sub(message.unimpeded.unwrap_or_default())
 }
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Writes the explanations; slow messages only, unless `everything`.
+/// Writes the explanations, the message that lost the most time first.
 ///
 /// # Errors
 /// Writing fails.
 pub fn write(
-    everything: bool,
+    selection: Selection,
     recording: &Recording,
     all: &[ConnectionExplanation],
     paint: Paint,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let head = |number: usize| {
+        let [client, server] = recording.connections[number].addresses;
+        paint.bold(&format!("connection {number}  {client} -> {server}"))
+    };
     for one in all {
-        let connection = &recording.connections[one.number];
-        let [client, server] = connection.addresses;
-        let head = format!("connection {}  {client} -> {server}", one.number);
-        match &one.messages {
-            Err(reason) => writeln!(out, "{}\n  {reason}", paint.bold(&head))?,
-            Ok(messages) => {
-                let shown = shown(everything, messages);
-                if !shown.is_empty() {
-                    writeln!(out, "{}", paint.bold(&head))?;
-                }
-                for message in shown {
-                    message_text(message, out)?;
-                }
-            }
+        if let Err(reason) = &one.messages {
+            writeln!(out, "{}\n  {reason}", head(one.number))?;
         }
+    }
+    let (shown, left_out) = selection.of(all);
+    let mut before = None;
+    for (number, message) in shown {
+        if before.replace(number) != Some(number) {
+            writeln!(out, "{}", head(number))?;
+        }
+        message_text(message, out)?;
+    }
+    if left_out > 0 {
+        let more = plural(left_out as u64, "message");
+        writeln!(out, "{more} more that lost less time")?;
     }
     let sums = sums(all);
     let parts: Vec<String> = sums
@@ -122,10 +153,13 @@ fn message_text(it: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The explanations as JSON; slow messages only, unless `everything`.
-pub fn json(everything: bool, recording: &Recording, all: &[ConnectionExplanation]) -> Value {
+/// The explanations as JSON, in the order of the recording.
+pub fn json(selection: Selection, recording: &Recording, all: &[ConnectionExplanation]) -> Value {
+    let (shown, _) = selection.of(all);
     let one = |one: &ConnectionExplanation| {
         let [client, server] = recording.connections[one.number].addresses;
+        let is_shown =
+            |message: &&Explanation| shown.iter().any(|(_, it)| std::ptr::eq(*it, *message));
         let messages = one.messages.as_ref();
         ExplainedOutput {
             connection: one.number,
@@ -133,7 +167,7 @@ pub fn json(everything: bool, recording: &Recording, all: &[ConnectionExplanatio
             server: server.to_string(),
             messages: messages
                 .ok()
-                .map(|all| shown(everything, all).into_iter().map(message).collect()),
+                .map(|all| all.iter().filter(is_shown).map(message).collect()),
             error: messages.err().cloned(),
         }
     };

@@ -16,6 +16,7 @@ pub mod explanation;
 pub mod file;
 pub mod fitted;
 pub mod info;
+pub mod list;
 pub mod one_sided;
 mod output;
 pub mod outputs;

@@ -3,8 +3,8 @@
 
 use crate::output::{
     AnswerOutput, ConnectionOutput, DivergenceOutput, EndOutput, ExplanationOutput, FittedOutput,
-    InfoOutput, ObservedOutput, OriginOutput, PacketOutput, RecordedEndOutput, RunOutput,
-    SampleOutput, ShrunkOutput, SimulationOutput,
+    InfoOutput, ListOutput, ObservedOutput, OriginOutput, PacketOutput, RecordedEndOutput,
+    RunOutput, SampleOutput, ShrunkOutput, SimulationOutput,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -50,6 +50,7 @@ fn published<T: JsonSchema>(name: &str) {
 fn schemas_are_those_of_the_types() {
     published::<DumpOutput<'_>>("recording-dump");
     published::<InfoOutput>("recording-info");
+    published::<ListOutput>("recording-list");
     published::<ShrunkOutput<'_>>("recording-shrink");
     published::<ExplanationOutput>("explain");
     published::<DivergenceOutput>("replay-divergence");

@@ -18,7 +18,7 @@ Examples:
   slowpath why db.example.org:5432 --for 10s    one answer for a peer
   slowpath report --since 1h --by application   the log's last hour
   slowpath sim scenarios/sim/incast.toml        a network, packet by packet
-  slowpath trace capture.pcapng --html out.html what a packet capture says, with graphs
+  slowpath trace capture.pcapng --html out.html  what a packet capture says, with graphs
 
 What do you see?                                ask (docs/guide/symptoms.md has the answers)
   slow query, slow API, high response time      slowpath why postgres
@@ -259,18 +259,18 @@ pub struct Overhead {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  slowpath sim scenarios/sim/incast.toml
+  slowpath sim incast                               a scenario that comes with slowpath
   slowpath sim scenarios/sim/incast.toml --set switch.detour=true --html incast.html
   slowpath sim scenarios/sim/leaf-spine.toml --seed 7 --out results --json
   slowpath sim scenarios/sim/dumbbell.toml --set tcp.preset=dctcp --set 'switch.marking=20 packets'
   slowpath sim scenarios/sim/incast.toml --set 'workload[0].degree=20'
-  slowpath sim scenarios/sim/leaf-spine.toml --seeds 20 --out results
+  slowpath sim scenarios/sim/leaf-spine.toml --seeds 20 --out seeds
   slowpath sim scenarios/sim/leaf-spine.toml --seeds 20 --vary tcp.algorithm=dctcp,cubic --vary 'workload.load=0.1..0.8/8' --out sweep
 A sweep (--seeds, --vary) writes one table of all its runs; the same command again goes on where an interrupted one ended.
 docs/reference/simulator.md describes the scenario file, the tables and the report.")]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Sim {
-    /// The scenario, a TOML file
+    /// The scenario: a TOML file, or the name of one that comes with slowpath
     #[arg(required = true)]
     pub scenario: Option<PathBuf>,
     #[command(subcommand)]
@@ -305,10 +305,10 @@ pub enum SimCommand {
     /// Compare runs that were made with --out: completion times side by side
     #[command(after_help = "\
 Examples:
-  slowpath sim scenarios/sim/incast.toml --out drops
-  slowpath sim scenarios/sim/incast.toml --set switch.detour=true --out detours
-  slowpath lab virtual scenarios/sim/incast.toml --out linux
-  slowpath sim compare drops detours linux")]
+  slowpath sim scenarios/sim/leaf-spine.toml --out dctcp
+  slowpath sim scenarios/sim/leaf-spine.toml --set tcp.preset=linux --out cubic
+  slowpath lab virtual scenarios/sim/leaf-spine.toml --out kernel
+  slowpath sim compare dctcp cubic kernel")]
     Compare(Compare),
 }
 

@@ -3,7 +3,7 @@
 
 use crate::events::Event;
 use crate::failure::Failure;
-use crate::family_tree::{Family, adopt_orphans};
+use slowpath_machine::family_tree::{Family, adopt_orphans};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;

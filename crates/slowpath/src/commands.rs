@@ -2,7 +2,6 @@
 //! Carries out the command line, and turns the result into an exit status.
 
 use crate::args::{Cli, Command, Overhead, Report, Sim, SimCommand, Up, Watch, Why};
-use crate::clock;
 use crate::events;
 use crate::export::{self, Export};
 use crate::failure::{Failure, Outcome};
@@ -10,12 +9,13 @@ use crate::machine::Machine;
 use crate::manual;
 use crate::message;
 use crate::render::Paint;
-use crate::system_names::SystemNames;
 use crate::{
     agent, explain, lab, overhead, queues, record, recording, replay, report, series, server, sim,
     trace, up, watch, why,
 };
 use clap::Parser;
+use slowpath_machine::clock;
+use slowpath_machine::system_names::SystemNames;
 use slowpath_views::filter::Filter;
 use slowpath_views::selection::Selection;
 use std::io::{Write, stdout};

@@ -10,7 +10,7 @@ use slowpath_explain::{Category, Explanation, confirm};
 use slowpath_lab::virtual_time::{self, Kernel};
 use slowpath_recording::Recording;
 use slowpath_replay::WhatIf;
-use slowpath_replay_report::explanation::{self, ConnectionExplanation};
+use slowpath_replay_report::explanation::{self, ConnectionExplanation, Selection};
 use slowpath_replay_report::outputs;
 use slowpath_text::Paint;
 use std::io::{Write, stdout};
@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "\
 Examples:
   slowpath lab virtual scenarios/replay/story-2.1.toml --record run.rec
-  slowpath explain run.rec                          every slow message, and what it waited for
+  slowpath explain run.rec                          every slow message, and what it waited for, the worst first
+  slowpath explain run.rec --top 3                  the three that lost the most time
   slowpath explain run.rec --connection 4 --all     all messages of one connection
   slowpath explain run.rec --json
 A message is slow if it took more than twice as long as it would by itself on its path. docs/reference/explain.md has the categories and the rules.")]
@@ -37,6 +38,9 @@ pub struct Explain {
     /// Show messages that were not slow, too
     #[arg(long)]
     pub all: bool,
+    /// Show only the N messages that lost the most time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: Option<u32>,
     /// Do not confirm causes by further replays
     #[arg(long)]
     pub quick: bool,
@@ -97,10 +101,14 @@ pub fn run(args: &Explain) -> Result<Outcome, Failure> {
         }
     }
     let out = &mut stdout().lock();
+    let selection = Selection {
+        everything: args.all,
+        top: args.top.map(|top| top as usize),
+    };
     if args.json {
-        writeln!(out, "{}", explanation::json(args.all, &recording, &all))?;
+        writeln!(out, "{}", explanation::json(selection, &recording, &all))?;
     } else {
-        explanation::write(args.all, &recording, &all, Paint::for_stdout(), out)?;
+        explanation::write(selection, &recording, &all, Paint::for_stdout(), out)?;
     }
     if all.iter().all(|one| one.messages.is_err()) {
         out.flush()?;

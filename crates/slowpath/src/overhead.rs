@@ -3,9 +3,9 @@
 
 use crate::events::Event;
 use crate::failure::Failure;
-use crate::progress::Progress;
 use crate::render::{Paint, plural};
 use crate::session::{self, Flow, Viewer};
+use slowpath_machine::progress::Progress;
 use slowpath_model::Micros;
 use slowpath_views::json;
 use slowpath_views::overhead::{Cost, Measurement};

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath why`: observes for a while, then gives one answer.
 
-use crate::clock;
 use crate::failure::{Failure, Outcome};
 use crate::options::ExitOn;
-use crate::process_state;
-use crate::progress::Progress;
 use crate::render::{Paint, plural};
 use crate::session::{self, Flow, Viewer};
-use crate::system_names::SystemNames;
+use slowpath_machine::clock;
+use slowpath_machine::process_state;
+use slowpath_machine::progress::Progress;
+use slowpath_machine::system_names::SystemNames;
 use slowpath_model::Micros;
 use slowpath_views::json;
 use slowpath_views::source::{PollReport, Source};

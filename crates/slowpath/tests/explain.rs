@@ -253,3 +253,68 @@ fn settings_that_mean_nothing() {
     assert_eq!(output.status, Some(2));
     assert!(output.error.contains("--set"), "{}", output.error);
 }
+
+/// Time beyond the unimpeded, of each message in the order of the text, in milliseconds.
+fn lost(text: &str) -> Vec<f64> {
+    let number = |line: &str, before: &str| -> Option<f64> {
+        let rest = line.split_once(before)?.1;
+        rest.split_once(" ms")?.0.parse().ok()
+    };
+    let messages = text.lines().filter(|line| line.starts_with("  message"));
+    messages
+        .filter_map(|line| Some(number(line, " in ")? - number(line, "unimpeded ")?))
+        .collect()
+}
+
+#[test]
+fn the_worst_message_comes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(recording) = story("the_worst_message_comes_first", folder.path()) else {
+        return;
+    };
+    let all = slowpath(&["explain", &recording, "--all", "--quick"]);
+    let lost_by_all = lost(&all.out);
+    assert!(lost_by_all.len() > 2, "{}", all.out);
+    // Three digits are printed of either.
+    assert!(
+        lost_by_all.windows(2).all(|it| it[0] >= it[1] - 0.002),
+        "{}",
+        all.out
+    );
+    let top = slowpath(&["explain", &recording, "--all", "--quick", "--top", "2"]);
+    assert_eq!(lost(&top.out), lost_by_all[..2]);
+    let left = lost_by_all.len() - 2;
+    assert!(
+        top.out
+            .contains(&format!("{left} messages more that lost less time")),
+        "{}",
+        top.out
+    );
+}
+
+#[test]
+fn a_list_has_each_connection_with_its_bytes_and_timers() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = "a_list_has_each_connection_with_its_bytes_and_timers";
+    let Some(recording) = story(test, folder.path()) else {
+        return;
+    };
+    let list = json(&["recording", "list", &recording, "--json"]);
+    assert_eq!(list["type"], "recording_list");
+    let connections = list["connections"].as_array().unwrap();
+    // Four long flows and the short one, which lost its last packets.
+    assert_eq!(connections.len(), 5);
+    let short = &connections[4];
+    assert_eq!(short["client_bytes"], SHORT_BYTES);
+    assert_eq!(short["server_bytes"], 0);
+    assert_eq!(short["replay"], "exact");
+    assert_eq!(short["reason"], Value::Null);
+    assert!(short["write_timers"].as_u64().unwrap() >= 2, "{short}");
+    let text = slowpath(&["recording", "list", &recording]).out;
+    assert!(
+        text.contains("5 connections, of which 5 can be replayed"),
+        "{text}"
+    );
+    let gone = slowpath(&["recording", "list", "/nonexistent.rec"]);
+    assert_eq!(gone.status, Some(1));
+}

@@ -99,10 +99,23 @@ fn a_network_is_up_until_it_is_taken_down() {
     let echo = exec(
         &name,
         "left-0",
-        &["sh", "-c", "echo $0 $1; exit 7", "@right-0", "@6:left"],
+        &[
+            "sh",
+            "-c",
+            "echo $0 $1; exit 7",
+            "http://@right-0:80/",
+            "@6:left",
+        ],
     );
-    assert_eq!(text(&echo.stdout), "10.0.0.2 fd00:510:0:ff::1\n");
+    assert_eq!(text(&echo.stdout), "http://10.0.0.2:80/ fd00:510:0:ff::1\n");
     assert_eq!(echo.status.code(), Some(7));
+    let unknown = exec(&name, "left-0", &["echo", "@right-7"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    let said = text(&unknown.stderr);
+    assert!(
+        said.contains("'right-7'") && said.contains("right-0"),
+        "{said}"
+    );
     let refused = exec(&name, "middle", &["true"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(

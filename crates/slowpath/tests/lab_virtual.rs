@@ -253,3 +253,40 @@ fn a_killed_run_leaves_no_process() {
     let left = std::fs::read_dir(folder.path()).expect("a folder").count();
     assert_eq!(left, 2, "more than the scenarios are left");
 }
+
+/// Runs side by side in folders of their own give what they give one by one.
+#[test]
+fn a_sweep_is_its_runs() {
+    if !has_kernel("a_sweep_is_its_runs") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = scenario(folder.path());
+    let json = |arguments: &[&str]| -> Value {
+        let output = lab(&file, &[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let vary = "tcp.congestion=newreno,cubic";
+    let swept = json(&["--seeds", "2", "--vary", vary, "--jobs", "2"]);
+    assert_eq!(swept["type"], "lab-virtual-sweep");
+    assert_eq!(swept["runs"], 4);
+    for (point, algorithm) in ["newreno", "cubic"].iter().enumerate() {
+        let set = format!("tcp.algorithm={algorithm}");
+        let p99 = swept["seeds"]
+            .as_array()
+            .expect("seeds")
+            .iter()
+            .map(|seed| {
+                let one = json(&["--seed", &seed.to_string(), "--set", &set]);
+                one["workloads"][0]["fct"]["p99_us"].as_f64().expect("p99")
+            });
+        let mean = p99.sum::<f64>() / 2.0;
+        let found = &swept["points"][point]["workloads"][0]["fct_p99_us"]["mean"];
+        let found = found.as_f64().expect("a mean");
+        assert!((found - mean).abs() < 1e-6, "{algorithm}: {found}, {mean}");
+    }
+    let output = lab(&file, &["--seeds", "2", "--record", "x.rec"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("one run"));
+}

@@ -57,6 +57,8 @@ fn a_pipe_takes_as_long_as_it_is() {
     let result = json(&file, &[]);
     let flow = &result["workloads"][0];
     assert_eq!(flow["fct"]["p50_us"], 66.0);
+    // It meets no other traffic.
+    assert_eq!(flow["slowdown"]["max"], 1.0);
     assert_eq!(flow["fct"]["max_us"], 66.0);
     assert_eq!(flow["flows_done"], 1);
     // One segment over three links, and its ACK back.

@@ -216,3 +216,105 @@ fn text_has_a_line_for_each_combination_and_its_interval() {
     assert!(one.contains("--seeds 20"), "{one}");
     assert!(!one.contains("+-"), "{one}");
 }
+
+fn compared(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slowpath"));
+    command.args(["sim", "compare"]).args(arguments);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// What it says of runs is what they said of themselves.
+#[test]
+fn runs_are_compared_from_their_tables() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = written(directory.path(), SCENARIO);
+    let folder = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (first, second) = (folder("first"), folder("second"));
+    let made = [
+        json(&file, &["--out", &first]),
+        json(
+            &file,
+            &["--out", &second, "--set", "switch.buffer=4 packets"],
+        ),
+    ];
+    let output = compared(&[&first, &second, "--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["type"], "sim-compare");
+    let flows = document["flows"].as_array().unwrap();
+    // All flows are of one size.
+    assert_eq!(flows.len(), 1);
+    for (run, made) in flows[0]["runs"].as_array().unwrap().iter().zip(&made) {
+        assert_eq!(run["flows"], made["workloads"][0]["flows"]);
+        assert_eq!(run["fct"], made["workloads"][0]["fct"]);
+    }
+    let p99 = |run: usize| made[run]["workloads"][0]["fct"]["p99_us"].as_f64().unwrap();
+    let ratio = flows[0]["runs"][1]["p99_ratio"].as_f64().unwrap();
+    assert!((ratio - p99(1) / p99(0)).abs() < 1e-9);
+    let text = String::from_utf8(compared(&[&first, &second]).stdout).unwrap();
+    assert!(text.contains("flows.toml, seed 11"), "{text}");
+    let missing = folder("missing");
+    let output = compared(&[&first, &missing]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("flows.parquet") && error.contains("--out"),
+        "{error}"
+    );
+    assert_eq!(compared(&[&first]).status.code(), Some(2));
+}
+
+/// The program of the source tree knows its scenarios by name; a wrong one is answered with theirs.
+#[test]
+fn scenarios_have_names() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let run = |name: &str| {
+        let mut command = command(Path::new(name), &["--set", "duration=2 ms", "--json"]);
+        command.env("SLOWPATH_SCENARIOS", &folder).output().unwrap()
+    };
+    for name in ["dumbbell", "leaf-spine", "incast.toml"] {
+        let output = run(name);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{name}: {error}");
+    }
+    let output = run("incst");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("incast, leaf-spine"), "{error}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// Slowdowns by the table: completion over the ideal, and what is not done over the time until the end; none is faster than ideal.
+#[test]
+fn slowdowns_follow_from_the_table_with_flows_that_are_not_done() {
+    let directory = tempfile::tempdir().unwrap();
+    // More than the links carry, and nothing after the last start: some are under way.
+    let busy = SCENARIO
+        .replace("200 ms", "0 s")
+        .replace("3000 /s", "9000 /s");
+    let file = written(directory.path(), &busy);
+    let out = directory.path().join("out");
+    let result = json(&file, &["--out", out.to_str().unwrap()]);
+    let end = result["simulated_us"].as_f64().unwrap() * 1e6;
+    let reader = Reader::new(File::open(out.join("flows.parquet")).unwrap()).unwrap();
+    let columns = ["start_ps", "completion_ps", "ideal_ps"];
+    let mut rows = reader.rows(&columns).unwrap();
+    let (mut all, mut unfinished) = (Vec::new(), 0);
+    while rows.advance().unwrap() {
+        let number = |column| match rows.value(column).unwrap() {
+            Cell::Int(number) => Some(number as f64),
+            _ => None,
+        };
+        unfinished += u64::from(number(1).is_none());
+        let took = number(1).unwrap_or(end - number(0).unwrap());
+        all.push((took / number(2).unwrap(), number(1).is_some()));
+    }
+    assert!(unfinished > 0);
+    assert!(all.iter().all(|(slowdown, done)| !done || *slowdown >= 1.0));
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let rank = |share: f64| all[(all.len() as f64 * share).ceil() as usize - 1].0;
+    let slowdown = &result["workloads"][0]["slowdown"];
+    assert_eq!(slowdown["flows"], all.len());
+    assert_eq!(slowdown["unfinished"], unfinished);
+    for (key, share) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)] {
+        let found = slowdown[key].as_f64().unwrap();
+        assert!((found - rank(share)).abs() < 1e-6, "{key}: {found}");
+    }
+}

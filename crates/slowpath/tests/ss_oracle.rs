@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Filters select the sockets that `ss` selects.
 
-use slowpath_cli::system_names::SystemNames;
+use slowpath_machine::system_names::SystemNames;
 use slowpath_model::{FourTuple, ProblemSet, TcpState};
 use slowpath_views::filter::{Filter, Subject};
 use std::collections::BTreeSet;

@@ -52,6 +52,7 @@ pub use error::LabError;
 pub use host::{Host, INTERFACE, PINNED_SYSCTLS};
 pub use lateness::Lateness;
 pub use report::{Drops, LineReport, Report};
+pub use text::UnknownName;
 
 use carrier::{Carrier, Request};
 use holder::Holder;

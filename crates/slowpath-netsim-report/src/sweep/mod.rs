@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sweeps: what is kept of each run, and what the runs of a combination say in all.
 //!
-//! What enters: a [`Sweep`](slowpath_netsim::sweep::Sweep) and a [`RunResult`] for each of its runs, in their order. What leaves: one table
+//! [`DoneRuns`] keeps the runs that are done, for an interrupted sweep to go on.
+//!
+//! What enters: a [`Sweep`] and a [`RunResult`] for each of its runs, in their order. What leaves: one table
 //! ([`table::write`]), means over the seeds with confidence intervals ([`points`]), as text, JSON or a page ([`SweepReport`]).
 //!
 //! What is promised: the same results give the same bytes, whichever run was done first.
 
+mod done_runs;
 mod page;
 mod points;
 pub mod table;
 mod terminal;
 
+pub use done_runs::{DoneRuns, DoneRunsError, Header};
 pub use points::{Estimate, Point, PointWorkload, points};
 
 use crate::distribution::Percentiles;
+use crate::slowdown::Slowdowns;
 use crate::summary::{SizeSummary, Summary, WorkloadSummary};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -52,6 +57,28 @@ impl Completions {
     }
 }
 
+/// Slowdowns in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowdownResult {
+    /// The median.
+    pub p50: u64,
+    /// The 95th percentile.
+    pub p95: u64,
+    /// The 99th percentile.
+    pub p99: u64,
+}
+
+impl SlowdownResult {
+    fn of(slowdowns: &Slowdowns) -> Self {
+        let thousandths = |value: f64| (value * 1e3).round() as u64;
+        SlowdownResult {
+            p50: thousandths(slowdowns.p50),
+            p95: thousandths(slowdowns.p95),
+            p99: thousandths(slowdowns.p99),
+        }
+    }
+}
+
 /// What one workload of one run gave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkloadResult {
@@ -65,6 +92,8 @@ pub struct WorkloadResult {
     pub goodput_bits_per_second: u64,
     /// Flow completion times; `None` if no flow is done.
     pub fct: Option<Completions>,
+    /// Over the ideal ones; `None` if no flow has one.
+    pub slowdown: Option<SlowdownResult>,
     /// The same by flow size, if there are several.
     pub sizes: Vec<SizeResult>,
     /// Queries that were asked.
@@ -98,6 +127,8 @@ pub struct SizeResult {
     pub flows: u64,
     /// Their completion times; `None` if none is done.
     pub fct: Option<Completions>,
+    /// Over the ideal ones; `None` if no flow has one.
+    pub slowdown: Option<SlowdownResult>,
 }
 
 /// What one run gave.
@@ -131,6 +162,7 @@ fn workload(of: &WorkloadSummary) -> WorkloadResult {
         flows_done: of.flows_done,
         goodput_bits_per_second: of.goodput_bits_per_second.round() as u64,
         fct: of.fct.as_ref().map(Completions::of),
+        slowdown: of.slowdown.as_ref().map(SlowdownResult::of),
         sizes: sizes.iter().map(size).collect(),
         queries: of.queries,
         queries_done: of.queries_done,
@@ -150,6 +182,7 @@ fn size(of: &SizeSummary) -> SizeResult {
         up_to_bytes: of.up_to_bytes,
         flows: of.flows,
         fct: of.fct.as_ref().map(Completions::of),
+        slowdown: of.slowdown.as_ref().map(SlowdownResult::of),
     }
 }
 

@@ -27,7 +27,7 @@ struct Measure {
     text: fn(f64) -> String,
 }
 
-const MEASURES: [Measure; 6] = [
+const MEASURES: [Measure; 7] = [
     Measure {
         title: "flow completion time, median",
         of: |it| it.fct_p50_us,
@@ -37,6 +37,11 @@ const MEASURES: [Measure; 6] = [
         title: "flow completion time, 99th percentile",
         of: |it| it.fct_p99_us,
         text: time,
+    },
+    Measure {
+        title: "slowdown, 99th percentile",
+        of: |it| it.slowdown_p99,
+        text: |it| format!("{it:.1}"),
     },
     Measure {
         title: "query completion time, 99th percentile",
@@ -381,6 +386,8 @@ mod tests {
             fct_p50_us: estimate,
             fct_p95_us: estimate,
             fct_p99_us: estimate,
+            slowdown_p50: None,
+            slowdown_p99: None,
             qct_p50_us: None,
             qct_p99_us: None,
             goodput_bits_per_second: estimate,

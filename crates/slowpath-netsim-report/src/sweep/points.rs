@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the runs of a combination say: means over the seeds, with their confidence intervals.
 
-use super::{Completions, RunResult, WorkloadResult};
+use super::{Completions, RunResult, SlowdownResult, WorkloadResult};
 use serde::Serialize;
 use slowpath_netsim::sweep::Sweep;
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -65,6 +65,10 @@ pub struct PointWorkload {
     pub fct_p95_us: Option<Estimate>,
     /// The 99th percentile.
     pub fct_p99_us: Option<Estimate>,
+    /// The median slowdown.
+    pub slowdown_p50: Option<Estimate>,
+    /// Its 99th percentile.
+    pub slowdown_p99: Option<Estimate>,
     /// The median query completion time, microseconds.
     pub qct_p50_us: Option<Estimate>,
     /// Its 99th percentile.
@@ -115,6 +119,9 @@ fn workloads(runs: &[RunResult]) -> Vec<PointWorkload> {
         };
         let count =
             |of: fn(&WorkloadResult) -> u64| estimate(&|workload| Some(of(workload) as f64));
+        let slowdown = |which: fn(SlowdownResult) -> u64| {
+            estimate(&|workload| workload.slowdown.map(|it| which(it) as f64 / 1e3))
+        };
         PointWorkload {
             name: workload.name.clone(),
             flows: all().map(|workload| workload.flows).sum(),
@@ -123,6 +130,8 @@ fn workloads(runs: &[RunResult]) -> Vec<PointWorkload> {
             fct_p50_us: times(|it| it.fct, |it| it.p50),
             fct_p95_us: times(|it| it.fct, |it| it.p95),
             fct_p99_us: times(|it| it.fct, |it| it.p99),
+            slowdown_p50: slowdown(|it| it.p50),
+            slowdown_p99: slowdown(|it| it.p99),
             qct_p50_us: times(|it| it.qct, |it| it.p50),
             qct_p99_us: times(|it| it.qct, |it| it.p99),
             goodput_bits_per_second: count(|it| it.goodput_bits_per_second),

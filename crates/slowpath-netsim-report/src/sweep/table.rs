@@ -11,7 +11,7 @@ use std::path::Path;
 /// Columns before those of the keys that vary.
 const FIRST: [&str; 2] = ["run", "seed"];
 /// Columns behind them, `workload` being text.
-pub const COLUMNS: [&str; 25] = [
+pub const COLUMNS: [&str; 28] = [
     "workload",
     "above_bytes",
     "up_to_bytes",
@@ -37,6 +37,9 @@ pub const COLUMNS: [&str; 25] = [
     "retransmissions",
     "timeouts",
     "point",
+    "slowdown_p50_thousandths",
+    "slowdown_p95_thousandths",
+    "slowdown_p99_thousandths",
 ];
 
 /// Writes `sweep.parquet` into a directory.
@@ -125,6 +128,9 @@ fn row<'a>(
         whole(of.timeouts),
         int(run.point),
     ]);
+    let slowdown = size.map_or(of.slowdown, |size| size.slowdown);
+    let slowdown = slowdown.map(|it| [it.p50, it.p95, it.p99]);
+    row.extend(slowdown.map_or([const { Value::Null }; 3], |of| of.map(int)));
     row
 }
 

@@ -30,7 +30,7 @@ pub(super) fn write(
     let keys = sweep.vary.iter().map(|one| plain(&one.key));
     let mut head: Vec<String> = keys.collect();
     head.push("workload".to_owned());
-    head.extend([">done", ">FCT p50", ">FCT p99"].map(str::to_owned));
+    head.extend([">done", ">FCT p50", ">FCT p99", ">slowdown p99"].map(str::to_owned));
     if with_queries {
         head.push(">QCT p99".to_owned());
     }
@@ -59,11 +59,11 @@ pub(super) fn write(
 fn cells(of: &PointWorkload, with_queries: bool) -> Vec<String> {
     let share = format!("{}/{}", of.flows_done, of.flows);
     let mut cells = vec![plain(&of.name), share];
-    let mut times = vec![of.fct_p50_us, of.fct_p99_us];
+    cells.extend([of.fct_p50_us, of.fct_p99_us].map(|it| interval(it, time)));
+    cells.push(interval(of.slowdown_p99, |it| format!("{it:.2}")));
     if with_queries {
-        times.push(of.qct_p99_us);
+        cells.push(interval(of.qct_p99_us, time));
     }
-    cells.extend(times.into_iter().map(|it| interval(it, time)));
     cells.push(interval(of.goodput_bits_per_second, |bits| {
         bit_rate(bits / 8.0)
     }));

@@ -32,18 +32,71 @@ impl ScenarioError {
 }
 
 fn what(key: &str, problem: &Problem) -> String {
-    let text = match key.is_empty() {
+    let mut text = match key.is_empty() {
         true => problem.to_string(),
         false => format!("{key}: {problem}"),
     };
+    let name = key.rsplit('.').next().unwrap_or(key);
+    let near = match problem {
+        Problem::UnknownKey { known } => nearest(name, known),
+        Problem::Choice { given, choices } => nearest(given, choices),
+        _ => None,
+    };
+    if let Some(near) = near {
+        text += &format!(". Did you mean '{near}'?");
+    }
+    if let Problem::Substrate(substrate) = problem {
+        text += &way_out(*substrate, key);
+    }
     clean(&text).into_owned()
 }
+
+/// The word that was probably meant; `None`: none is like it.
+pub(super) fn nearest(given: &str, known: &[&'static str]) -> Option<&'static str> {
+    let likeness = |word: &&'static str| (*word, strsim::jaro_winkler(given, word));
+    let best = known.iter().map(likeness);
+    let best = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (best.1 >= LIKE).then_some(best.0)
+}
+
+/// By Jaro and Winkler (0 to 1), from which on a word is taken for another one misspelt. `clap` suggests from 0.7 on; here words are shorter.
+const LIKE: f64 = 0.8;
+
+/// What can do that key, behind the error.
+fn way_out(refuses: Substrate, key: &str) -> String {
+    let mut pattern = String::new();
+    let mut inside = false;
+    for letter in key.chars() {
+        inside = letter == '[' || inside && letter != ']';
+        if !inside || letter == '[' {
+            pattern.push(letter);
+        }
+    }
+    let can = |(substrate, _): &&(Substrate, &str)| {
+        let refused = substrate.refused().iter();
+        let keys = refused.map(|refused| refused.split('=').next().unwrap_or(refused));
+        *substrate != refuses && !keys.clone().any(|refused| refused == pattern)
+    };
+    let others = COMMANDS.iter().filter(can);
+    let others: Vec<String> = others.map(|(_, command)| format!("`{command}`")).collect();
+    match others.is_empty() {
+        true => String::new(),
+        false => format!(", but {} can", others.join(" and ")),
+    }
+}
+
+/// What runs a scenario as which command.
+const COMMANDS: [(Substrate, &str); 3] = [
+    (Substrate::Simulator, "slowpath sim"),
+    (Substrate::VirtualTime, "slowpath lab virtual"),
+    (Substrate::Emulator, "slowpath lab up"),
+];
 
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The file itself cannot be read.
-    #[error("cannot be read: {}", reason(*.0, MOST_TEXT))]
+    #[error("cannot be read: {}", match .0 { ErrorKind::NotFound => "there is no such file".to_owned(), kind => reason(*kind, MOST_TEXT) })]
     Unreadable(ErrorKind),
     /// Not TOML.
     #[error("{0}")]
@@ -57,6 +110,17 @@ pub enum Problem {
     /// A key is missing.
     #[error("missing")]
     Missing,
+    /// A key is missing, and another one is nearly it.
+    #[error("unknown key. Did you mean '{0}'?")]
+    Misspelt(&'static str),
+    /// A number in place of a quantity.
+    #[error("{given} of what? Write it with its unit, as in \"{example}\"")]
+    NoUnit {
+        /// The number.
+        given: String,
+        /// A quantity of that kind.
+        example: &'static str,
+    },
     /// A value of another type.
     #[error("{wanted} is wanted, not {found}")]
     Type {
@@ -188,6 +252,7 @@ pub enum Problem {
 fn reason(kind: ErrorKind, most: u64) -> String {
     match kind {
         ErrorKind::FileTooLarge => TooLarge { most }.to_string(),
+        ErrorKind::NotFound => "there is no such file beside the scenario".to_owned(),
         kind => kind.to_string(),
     }
 }

@@ -236,7 +236,10 @@ fn what_a_substrate_cannot_do_is_an_error_with_its_place() {
     let place = lines + 2;
     assert_eq!(
         text,
-        format!("line {place}: workload[0].tcp.slow-start-limit: virtual time cannot do this")
+        format!(
+            "line {place}: workload[0].tcp.slow-start-limit: virtual time cannot do this, \
+             but `slowpath sim` and `slowpath lab up` can"
+        )
     );
 }
 

@@ -195,7 +195,7 @@ pub(super) fn switch(section: &Section<'_>) -> Result<SwitchOptions, ScenarioErr
     let buffer = match (section.get("buffer"), total) {
         (Some(buffer), _) => buffer.limit()?,
         (None, Some(_)) => Limit::NONE,
-        (None, None) => return Err(section.error(Problem::OneOf(&["buffer", "shared-buffer"]))),
+        (None, None) => return Err(section.needs_one_of(&["buffer", "shared-buffer"])),
     };
     let flag = |key, otherwise: bool| match section.get(key) {
         Some(value) => value.boolean(),

@@ -224,7 +224,7 @@ fn place(
         // `workload.load` of a scenario with one workload.
         if !is_last && let DeValue::Array(list) = found.get_ref() {
             found =
-                list.get(0)
+                list.first()
                     .filter(|_| list.len() == 1)
                     .ok_or_else(|| OverrideError::Several {
                         given: given.to_owned(),

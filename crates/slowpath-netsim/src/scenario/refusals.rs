@@ -132,11 +132,59 @@ fn impossible_rates_are_named() {
         quantity("1 GB", UnitError::Unit(units)),
     );
     let text = changed("\"1 Gbit/s\"", "1000");
-    let wrong = Problem::Type {
-        wanted: "a string",
-        found: "integer",
+    let wrong = Problem::NoUnit {
+        given: "1000".to_owned(),
+        example: "1 Gbit/s",
     };
     refused(&text, 7, key, wrong);
+}
+
+/// What people write who know what they want.
+#[test]
+fn errors_name_the_way_out() {
+    let link = "delay = \"5 us\"";
+    let lossy = "[[line]]\non = \"left -> right\"\nloss = \"1 %\"\n[[workload]]";
+    for (text, says) in [
+        (
+            changed("\"100 packets\"", "150"),
+            "150 of what? Write it with its unit, as in \"100 packets\"",
+        ),
+        (
+            changed("buffer =", "bufer ="),
+            "switch.bufer: unknown key. Did you mean 'buffer'?",
+        ),
+        (
+            changed(link, "dealy = \"5 us\""),
+            "topology.links.dealy: unknown key. Did you mean 'delay'?",
+        ),
+        (
+            changed("load = 0.3", "laod = 0.3"),
+            "workload[0].laod: unknown key. Did you mean 'load'?",
+        ),
+        (
+            changed("\"poisson\"", "\"poison\""),
+            "Did you mean 'poisson'?",
+        ),
+        (
+            changed("duration = \"1 s\"", "duration = 60"),
+            "60 of what? Write it with its unit, as in \"10 us\"",
+        ),
+        (changed("dumbbell", "dumbell"), "Did you mean 'dumbbell'?"),
+        (
+            changed("[[workload]]", lossy),
+            "line: the simulator cannot do this, but `slowpath lab virtual` and `slowpath lab up` can",
+        ),
+        (
+            format!("tcp.algoritm = \"cubic\"\n{BASE}"),
+            "Did you mean 'algorithm'?",
+        ),
+    ] {
+        let error = error(&text).to_string();
+        assert!(error.contains(says), "{says}: {error}");
+    }
+    // Nothing is like it.
+    let text = changed("buffer =", "x = 1\nbuffer =");
+    assert!(!error(&text).to_string().contains("Did you mean"));
 }
 
 #[test]
@@ -473,8 +521,8 @@ fn what_is_not_toml_is_an_error_with_its_line() {
     assert!(matches!(error.problem, Problem::Toml(_)));
     assert!(error.to_string().starts_with("line 2: "), "{error}");
     assert_eq!(
-        refused_text("duration = 7\n"),
-        "line 1: duration: a string is wanted, not integer"
+        refused_text("description = 7\n"),
+        "line 1: description: a string is wanted, not integer"
     );
 }
 

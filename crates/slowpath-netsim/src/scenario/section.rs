@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables and values that know where they stand.
 
-use super::error::{Problem, ScenarioError};
+use super::error::{Problem, ScenarioError, nearest};
 use super::units::{Dimension, PACKETS, PARTS, RATE, SIZE, TIME, fraction};
 use slowpath_switch::{Alpha, Limit, Rate, Span, Threshold};
 use std::cell::RefCell;
@@ -68,10 +68,34 @@ impl<'a> Section<'a> {
 
     /// The value of a key.
     pub fn need(&self, key: &'static str) -> Result<Value<'a>, ScenarioError> {
-        self.get(key).ok_or_else(|| ScenarioError {
-            line: self.line,
-            key: self.path_to(key),
-            problem: Problem::Missing,
+        self.get(key).ok_or_else(|| {
+            self.misspelt(&[key]).unwrap_or_else(|| ScenarioError {
+                line: self.line,
+                key: self.path_to(key),
+                problem: Problem::Missing,
+            })
+        })
+    }
+
+    /// That one of several keys is needed.
+    pub fn needs_one_of(&self, keys: &'static [&'static str]) -> ScenarioError {
+        let misspelt = self.misspelt(keys);
+        misspelt.unwrap_or_else(|| self.error(Problem::OneOf(keys)))
+    }
+
+    /// The first key that was not asked for and that is nearly one of these.
+    fn misspelt(&self, wanted: &[&'static str]) -> Option<ScenarioError> {
+        let asked = self.asked.borrow();
+        let others = self.table.iter().filter_map(|(key, _)| {
+            let name: &str = key.get_ref();
+            let near = nearest(name, wanted).filter(|_| !asked.contains(&name))?;
+            Some((key.span().start, name, near))
+        });
+        let (at, name, near) = others.min_by_key(|(at, ..)| *at)?;
+        Some(ScenarioError {
+            line: line_of(self.text, at),
+            key: self.path_to(name),
+            problem: Problem::Misspelt(near),
         })
     }
 
@@ -233,6 +257,19 @@ impl<'a> Value<'a> {
             .ok_or_else(|| self.wrong_type("a string"))
     }
 
+    /// A string with a unit; a number says which one.
+    fn with_unit(&self, example: &'static str) -> Result<&'a str, ScenarioError> {
+        let given = match self.value {
+            DeValue::Integer(integer) => integer.as_str(),
+            DeValue::Float(float) => float.as_str(),
+            _ => return self.string(),
+        };
+        Err(self.error(Problem::NoUnit {
+            given: given.to_owned(),
+            example,
+        }))
+    }
+
     pub fn boolean(&self) -> Result<bool, ScenarioError> {
         self.value
             .as_bool()
@@ -299,7 +336,7 @@ impl<'a> Value<'a> {
         bounds: RangeInclusive<u64>,
         words: [&'static str; 2],
     ) -> Result<u64, ScenarioError> {
-        let text = self.string()?;
+        let text = self.with_unit(dimension.example)?;
         let grains = self.quantity(text, dimension)?;
         if bounds.contains(&grains) {
             Ok(grains)
@@ -321,7 +358,7 @@ impl<'a> Value<'a> {
     }
 
     pub fn rate(&self) -> Result<Rate, ScenarioError> {
-        let text = self.string()?;
+        let text = self.with_unit(RATE.example)?;
         let bits = self.quantity(text, &RATE)?;
         Rate::from_bits_per_second(bits)
             .ok_or_else(|| self.range(format!("'{text}'"), "1 kbit/s", "100 Tbit/s"))
@@ -329,7 +366,7 @@ impl<'a> Value<'a> {
 
     /// Bytes between bounds.
     pub fn size(&self, bounds: RangeInclusive<u64>) -> Result<u64, ScenarioError> {
-        let text = self.string()?;
+        let text = self.with_unit(SIZE.example)?;
         let bytes = self.quantity(text, &SIZE)?;
         if bounds.contains(&bytes) {
             Ok(bytes)
@@ -345,7 +382,7 @@ impl<'a> Value<'a> {
 
     /// A number of packets, or of bytes, or an array of both.
     pub fn limit(&self) -> Result<Limit, ScenarioError> {
-        if self.value.is_str() {
+        if !matches!(self.value, DeValue::Array(_)) {
             return self.threshold(1).map(|one| match one {
                 Threshold::Packets(packets) => Limit::packets(packets),
                 Threshold::Bytes(bytes) => Limit::bytes(bytes),
@@ -369,7 +406,7 @@ impl<'a> Value<'a> {
 
     /// A number of packets or of bytes, at least `least` of them.
     pub fn threshold(&self, least: u32) -> Result<Threshold, ScenarioError> {
-        let text = self.string()?;
+        let text = self.with_unit(PACKETS.example)?;
         let wrong = |most: String| self.range(format!("'{text}'"), least, most);
         if PACKETS.fits(text) {
             let packets = u32::try_from(self.quantity(text, &PACKETS)?);

@@ -24,7 +24,7 @@ pub enum UnitError {
 
 /// A dimension: its units in grains.
 pub(super) struct Dimension {
-    example: &'static str,
+    pub(super) example: &'static str,
     grain: &'static str,
     units: &'static [(&'static str, u64)],
 }

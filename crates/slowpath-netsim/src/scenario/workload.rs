@@ -216,7 +216,7 @@ impl Reader<'_> {
             (None, Some(rate), None) => Intensity::PerSecond(rate.frequency()?),
             (None, None, Some(gap)) => Intensity::Gap(gap.positive_span()?),
             (None, None, None) => {
-                return Err(section.error(Problem::OneOf(&["load", "rate", "gap"])));
+                return Err(section.needs_one_of(&["load", "rate", "gap"]));
             }
             (Some(load), ..) => return Err(load.error(Problem::Conflict("rate or gap"))),
             (_, Some(rate), _) => return Err(rate.error(Problem::Conflict("gap"))),

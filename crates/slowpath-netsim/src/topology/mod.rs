@@ -13,10 +13,12 @@
 //! no path reaches is an error. The same description gives the same numbers.
 
 mod builder;
+mod ideal;
 mod routes;
 mod shapes;
 
 pub use builder::{Builder, TopologyError};
+pub use ideal::IdealTimes;
 pub use shapes::{Links, dumbbell, fat_tree, leaf_spine};
 
 use slowpath_switch::{Limit, PortConfig, PortKind, Rate, Span, Threshold};

@@ -10,7 +10,7 @@ const FAR: u32 = u32::MAX;
 
 impl Topology {
     /// From every switch the number of links to `edge`; [`FAR`] where there is no way.
-    fn distances(&self, edge: u32, distances: &mut Vec<u32>) {
+    pub(super) fn distances(&self, edge: u32, distances: &mut Vec<u32>) {
         distances.clear();
         distances.resize(self.switches.len(), FAR);
         distances[edge as usize] = 0;

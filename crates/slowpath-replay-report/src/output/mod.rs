@@ -12,8 +12,8 @@ pub(crate) use explanation::{
 };
 pub(crate) use recording::{
     ArgumentsOutput, ColumnOutput, ConnectionOutput, DamageOutput, EndOutput, GapOutput,
-    InfoOutput, OriginOutput, OutcomeOutput, PacketOutput, RecordedEndOutput, RunOutput,
-    SampleOutput, ShrunkOutput, SizesOutput, WithinOutput,
+    InfoOutput, ListOutput, ListedConnection, OriginOutput, OutcomeOutput, PacketOutput,
+    RecordedEndOutput, RunOutput, SampleOutput, ShrunkOutput, SizesOutput, WithinOutput,
 };
 pub(crate) use replay::{
     ChangeOutput, DivergenceOutput, ExactRunsOutput, FittedOutput, ObservedOutput,

@@ -382,3 +382,44 @@ pub(crate) struct WithinOutput {
     /// How many there are.
     pub connections: usize,
 }
+
+/// The connections of a recording.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub(crate) struct ListOutput {
+    /// `recording_list`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// `laboratory`, `bpf` or `tracepoints`.
+    pub recorder: String,
+    /// Those with both ends, then one-sided ends.
+    pub connections: Vec<ListedConnection>,
+}
+
+/// A connection of a recording.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub(crate) struct ListedConnection {
+    /// Its number, from 0.
+    pub connection: usize,
+    /// Address and port of the end that connected.
+    pub client: String,
+    /// Address and port of the end that accepted.
+    pub server: String,
+    /// What the client's application wrote; null: that end was not recorded.
+    pub client_bytes: Option<u64>,
+    /// What the server's application wrote.
+    pub server_bytes: Option<u64>,
+    /// From an end's first run to its last, of the end that lasted longer.
+    pub milliseconds: f64,
+    /// Runs of handlers, of both ends.
+    pub runs: u64,
+    /// Runs of the timer of retransmissions and probes.
+    pub write_timers: u64,
+    /// Runs of the timer of delayed acknowledgments.
+    pub delayed_acks: u64,
+    /// `exact`, `inferred`, `one_sided` or `not_possible`.
+    pub replay: &'static str,
+    /// Why it cannot be replayed; null: it can.
+    pub reason: Option<String>,
+}

@@ -256,7 +256,7 @@ fn fast_retransmission(draw: &mut Draw) -> Parts {
     }
 }
 
-/// DETER's section 5.2 (Spark): nobody reads for a while, and acknowledging would shrink the window.
+/// DETER's section 5.2 (Spark): the receiver does not read for a while, and acknowledging would shrink the window.
 fn delayed_ack(draw: &mut Draw) -> Parts {
     let every = draw.from(120..=200);
     Parts {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which connections the agent records and keeps.
 
-use crate::system_names::SystemNames;
 use clap::Args;
 use slowpath_agent::service::{Age, Journal, Ports, Size};
 use slowpath_agent::{Agent, KeepFilter, RecordOptions, RecorderState, kernel, ring};
+use slowpath_machine::system_names::SystemNames;
 use slowpath_recording::RecorderKind;
 use slowpath_views::filter::{Filter, Subject};
 use std::fmt;

@@ -100,7 +100,7 @@ pub(super) fn status(args: &ShipStatusOf) -> Result<Outcome, Failure> {
         let log = log.display();
         Failure::Export(format!("no agent ships the log in {log}: {e}"))
     })?;
-    let lines = status.lines(crate::clock::now().0).join("\n");
+    let lines = status.lines(slowpath_machine::clock::now().0).join("\n");
     writeln!(std::io::stdout(), "{lines}")?;
     Ok(Outcome::Done)
 }

@@ -2,11 +2,11 @@
 //! `slowpath export --mlab`: polls the sockets of this network namespace and saves what the
 //! kernel reports.
 
-use crate::clock;
 use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
 use crate::message;
 use slowpath_export::mlab::Recorder;
+use slowpath_machine::clock;
 use slowpath_observe::inet_diag::RawDump;
 use std::io;
 use std::path::Path;

@@ -61,10 +61,11 @@ pub struct NetworkArg {
 /// `slowpath lab exec`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
   slowpath lab exec a -- ping -c 3 @b
+  slowpath lab exec a -- curl http://@b:8080/ --data @@file
 
-In the command, @NAME stands for the IPv4 address of a host or router, @6:NAME for its IPv6 address.
+In the command, @NAME stands for the IPv4 address of a host or router, @6:NAME for its IPv6 address, also within a word. @@ is an @.
 The exit status is the command's.")]
 pub struct Exec {
     /// Which network
@@ -321,7 +322,9 @@ fn find(name: Option<&String>, question: Question) -> Result<NetworkStatus, Fail
 pub(super) fn exec(args: &Exec) -> Result<Outcome, Failure> {
     let status = find(args.which.name.as_ref(), Question::Status)?;
     let words = args.command.iter().map(|word| status.addressed(word));
-    let words: Vec<String> = words.collect();
+    let words: Vec<String> = words
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::NotFound(error.to_string()))?;
     let Some((program, arguments)) = words.split_first() else {
         return Err(Failure::Usage("no command after `--`".to_owned()));
     };

@@ -5,12 +5,12 @@
 //! each host's capture, the `tcp_info` of senders and what switches did to packets.
 
 use crate::failure::{Failure, Outcome};
-use crate::progress::Progress;
 use crate::render::{Paint, count};
 use crate::sim::{self, Loaded, Sweeping};
 use clap::Args;
 use slowpath_files::OutputFile;
 use slowpath_lab::virtual_time::{self, Kernel, Options, Run, RunError, csv};
+use slowpath_machine::progress::Progress;
 use slowpath_model::Micros;
 use slowpath_netsim::scenario::Substrate;
 use slowpath_recording::{self as recording, Recording};
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  slowpath lab virtual scenarios/sim/incast.toml
-  slowpath lab virtual scenarios/sim/incast.toml --out incast
+  slowpath lab virtual scenarios/sim/leaf-spine.toml
+  slowpath lab virtual scenarios/sim/leaf-spine.toml --out results
   slowpath lab virtual scenarios/sim/dumbbell.toml --congestion bbr --info-every 10ms --out bbr
-  slowpath lab virtual scenarios/sim/incast.toml --seeds 20 --vary tcp.algorithm=dctcp,cubic --out sweep
+  slowpath lab virtual scenarios/sim/leaf-spine.toml --seeds 20 --vary tcp.algorithm=dctcp,cubic --out sweep
 `make lab-kernel` builds the kernel first. docs/reference/lab-virtual-time.md describes what it does, and the files.")]
 pub struct Virtual {
-    /// The scenario, a TOML file
+    /// The scenario: a TOML file, or the name of one that comes with slowpath
     pub scenario: PathBuf,
     /// Seed of everything random, instead of the file's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]

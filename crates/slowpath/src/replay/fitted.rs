@@ -3,8 +3,8 @@
 
 use super::Replay;
 use crate::failure::Failure;
-use crate::progress::Progress;
 use slowpath_lab::virtual_time::Kernel;
+use slowpath_machine::progress::Progress;
 use slowpath_model::Micros;
 use slowpath_recording::{RecorderKind, Recording};
 use slowpath_replay::{FitOptions, Fitted};

@@ -10,10 +10,10 @@ mod what_if;
 
 use crate::failure::{Failure, Outcome};
 use crate::message;
-use crate::progress::Progress;
 use clap::Args;
 use serde_json::json;
 use slowpath_lab::virtual_time::{self, Kernel, RunError};
+use slowpath_machine::progress::Progress;
 use slowpath_model::Micros;
 use slowpath_recording::fields::{self, Variable};
 use slowpath_recording::{RecorderKind, Recording};
@@ -38,8 +38,8 @@ Examples:
   slowpath replay client.rec server.rec             connections between two machines that each recorded one end
   slowpath replay run.rec --connection 7 --out seven
   slowpath replay run.rec --connection 7 --out seven --probe cwnd,ssthresh,reordering,flag
-  slowpath replay run.rec --connection 7 --out seven --functions server:92-95
-  slowpath replay run.rec --connection 7 --gdb server:92
+  slowpath replay run.rec --connection 7 --out seven --functions server:2-5
+  slowpath replay run.rec --connection 7 --gdb server:2
   slowpath replay run.rec --connection 7 --set tcp_recovery=1 --set tcp_early_retrans=3
   slowpath replay run.rec --connection 7 --set congestion=dctcp --continue
 `make lab-kernel` builds the kernel first. A replay that differs says at which run of which handler, and claims nothing from there on.")]

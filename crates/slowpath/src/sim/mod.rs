@@ -11,7 +11,8 @@ pub use sweep::Sweeping;
 pub(crate) use sweep::{Runner, run as run_sweep};
 
 use crate::failure::Failure;
-use crate::progress::Progress;
+use slowpath_machine::progress::Progress;
+use slowpath_machine::scenarios;
 use slowpath_model::Micros;
 use slowpath_netsim::engine::{self, Simulation, SimulationError};
 use slowpath_netsim::results::Results;
@@ -141,7 +142,7 @@ pub(crate) fn write(
     Ok(out.flush()?)
 }
 
-/// Reads a scenario with some values changed, for whatever runs it.
+/// Reads a scenario, a file or one by its name, with some values changed, for whatever runs it.
 ///
 /// # Errors
 /// It cannot be read, or says something impossible; with line and key.
@@ -150,7 +151,8 @@ pub(crate) fn load(file: &Path, set: &[String], substrate: Substrate) -> Result<
         file: file.to_owned(),
         reason,
     };
-    let text = text_of(file).map_err(|error| unreadable(error.to_string()))?;
+    let found = scenarios::find(file).map_err(unreadable)?;
+    let text = text_of(&found).map_err(|error| unreadable(error.to_string()))?;
     let mut edited = ScenarioText::new(text);
     for (number, argument) in set.iter().enumerate() {
         match edited.set(number, argument) {
@@ -159,11 +161,11 @@ pub(crate) fn load(file: &Path, set: &[String], substrate: Substrate) -> Result<
             other => other.map_err(|error| Failure::Usage(error.to_string()))?,
         }
     }
-    let folder = file.parent().unwrap_or(Path::new(""));
+    let folder = found.parent().unwrap_or(Path::new(""));
     let files = |name: &str| named_text(&folder.join(name));
     let scenario = Scenario::parse_for(&edited.text, &files, substrate)
         .map_err(|error| unreadable(edited.explain(&error, set)))?;
-    let name = file.file_name().unwrap_or(file.as_os_str());
+    let name = found.file_name().unwrap_or(found.as_os_str());
     Ok(Loaded {
         name: name.to_string_lossy().into_owned(),
         text: edited.text,

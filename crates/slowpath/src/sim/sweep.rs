@@ -4,31 +4,23 @@
 
 use super::{Loaded, Options, load};
 use crate::failure::Failure;
-use crate::progress::Progress;
 use clap::Args;
-use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
+use slowpath_machine::progress::Progress;
 use slowpath_model::Micros;
 use slowpath_netsim::results::Results;
 use slowpath_netsim::scenario::Substrate;
 use slowpath_netsim::sweep::{Sweep, Vary};
 use slowpath_netsim_report::Report;
-use slowpath_netsim_report::sweep::{RunResult, SweepReport, table};
+use slowpath_netsim_report::sweep::{
+    DoneRuns, DoneRunsError, Header, RunResult, SweepReport, table,
+};
 use slowpath_netsim_report::table::Metadata;
 use slowpath_text::{Paint, plural};
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// The file of the runs that are done, in the folder of `--out`.
-const RUNS: &str = "sweep.runs";
-/// Its version.
-const VERSION: u32 = 1;
 
 /// Which runs.
 #[derive(Clone, Debug, Default, Args)]
@@ -69,17 +61,6 @@ pub(crate) struct Runner<'a> {
     pub run: &'a (dyn Fn(&Loaded, u64) -> Result<Results, Failure> + Sync),
 }
 
-/// The first line of the file of runs: what they are of.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Header {
-    sweep: u32,
-    producer: String,
-    kind: String,
-    scenario: String,
-    vary: Vec<String>,
-    seeds: Vec<u64>,
-}
-
 /// Runs a sweep and writes what is asked for.
 ///
 /// # Errors
@@ -102,7 +83,7 @@ pub(crate) fn run(
         scenario(options, runner, &sweep, point * seeds)?;
     }
     let header = Header {
-        sweep: VERSION,
+        sweep: Header::VERSION,
         producer: format!("slowpath {}", env!("CARGO_PKG_VERSION")),
         kind: runner.kind.to_owned(),
         scenario: base.text.clone(),
@@ -110,8 +91,8 @@ pub(crate) fn run(
         seeds: sweep.seeds.clone(),
     };
     let mut kept = match &options.tables {
-        Some(directory) => Kept::open(directory, &header)?,
-        None => Kept::default(),
+        Some(directory) => DoneRuns::open(directory, &header).map_err(unkept)?,
+        None => DoneRuns::default(),
     };
     let jobs = sweeping.jobs.map_or_else(processors, |jobs| jobs as usize);
     run_all(options, runner, &sweep, jobs, &mut kept)?;
@@ -139,6 +120,13 @@ pub(crate) fn run(
     Ok(out.flush()?)
 }
 
+fn unkept(error: DoneRunsError) -> Failure {
+    match error {
+        DoneRunsError::File(_) => Failure::Write(error.to_string()),
+        DoneRunsError::Busy(_) | DoneRunsError::Other(_) => Failure::Usage(error.to_string()),
+    }
+}
+
 fn processors() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
@@ -161,7 +149,7 @@ fn run_all(
     runner: &Runner<'_>,
     sweep: &Sweep,
     jobs: usize,
-    kept: &mut Kept,
+    kept: &mut DoneRuns,
 ) -> Result<(), Failure> {
     let left: Vec<u64> = (0..sweep.runs())
         .filter(|number| !kept.done.contains_key(number))
@@ -202,12 +190,12 @@ fn take(
     results: &Receiver<Result<RunResult, Failure>>,
     count: usize,
     quiet: bool,
-    kept: &mut Kept,
+    kept: &mut DoneRuns,
 ) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut progress = (!quiet).then(|| Progress::new("sweeping", Duration::ZERO));
     for (done, result) in results.iter().enumerate() {
-        kept.add(result?)?;
+        kept.add(result?).map_err(unkept)?;
         if let Some(progress) = &mut progress {
             let elapsed = begun.elapsed();
             let share = (done + 1) as f64 / count as f64;
@@ -217,87 +205,4 @@ fn take(
         }
     }
     Ok(())
-}
-
-/// The runs that are done, and the file that they are in.
-#[derive(Debug, Default)]
-struct Kept {
-    done: BTreeMap<u64, RunResult>,
-    file: Option<(PathBuf, File)>,
-}
-
-impl Kept {
-    /// Those that an earlier command of the same sweep left in the folder.
-    fn open(directory: &Path, header: &Header) -> Result<Self, Failure> {
-        let path = directory.join(RUNS);
-        let failed = |error: io::Error| {
-            Failure::Write(format!("cannot keep runs in {}: {error}", path.display()))
-        };
-        slowpath_files::create_folder(directory).map_err(failed)?;
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(failed)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            Failure::Usage(format!(
-                "another command is running a sweep into {}: wait for it, or give another --out",
-                directory.display()
-            ))
-        })?;
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(failed)?;
-        let mut lines = text.split_inclusive(|byte| *byte == b'\n');
-        let mut kept = Kept::default();
-        let mut whole = 0;
-        match lines.next().filter(|line| line.ends_with(b"\n")) {
-            // Of a command that ended before its first line was whole.
-            None => {}
-            Some(first) => {
-                if serde_json::from_slice::<Header>(first).ok().as_ref() != Some(header) {
-                    return Err(Failure::Usage(format!(
-                        "{} has the runs of another sweep: give another --out, or remove {RUNS} there",
-                        directory.display()
-                    )));
-                }
-                whole += first.len();
-                for line in lines {
-                    // The last one may have been cut.
-                    let Ok(result) = serde_json::from_slice::<RunResult>(line) else {
-                        break;
-                    };
-                    if !line.ends_with(b"\n") {
-                        break;
-                    }
-                    whole += line.len();
-                    kept.done.insert(result.run, result);
-                }
-            }
-        }
-        file.set_len(whole as u64).map_err(failed)?;
-        file.seek(SeekFrom::End(0)).map_err(failed)?;
-        if whole == 0 {
-            write_line(&mut file, header).map_err(failed)?;
-        }
-        kept.file = Some((path, file));
-        Ok(kept)
-    }
-
-    fn add(&mut self, result: RunResult) -> Result<(), Failure> {
-        if let Some((path, file)) = &mut self.file {
-            write_line(file, &result).map_err(|error| {
-                Failure::Write(format!("cannot keep a run in {}: {error}", path.display()))
-            })?;
-        }
-        self.done.insert(result.run, result);
-        Ok(())
-    }
-}
-
-fn write_line(file: &mut File, line: &impl Serialize) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    file.write_all(&text)
 }

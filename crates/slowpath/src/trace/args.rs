@@ -17,8 +17,8 @@ Examples:
   tcpdump -w - -s 128 | slowpath trace -           from a pipe
   slowpath trace --interface eth0 --duration 10s   live
   slowpath trace ring.pcapng --html ring.html      time-sequence graphs, in any browser
-  slowpath trace ring.pcapng --connection 3 --long everything about one connection
-  slowpath trace ring.pcapng --annotate out.pcapng our findings as comments for Wireshark
+  slowpath trace ring.pcapng --connection 3 --long  everything about one connection
+  slowpath trace ring.pcapng --annotate out.pcapng  our findings as comments for Wireshark
   slowpath trace sender.pcap --pair receiver.pcap  true loss and one-way times between two ends
   slowpath trace ring.pcapng --exit-code --problem Timeout --min-share 5   status 3 for such timeouts
 

@@ -3,11 +3,11 @@
 
 use crate::render::Paint;
 use crate::session;
-use crate::system_names::SystemNames;
 use crate::watch::{Form, Lines};
 use crate::why;
 use serde_json::{Value, json};
 use slowpath_diagnose::Actor;
+use slowpath_machine::system_names::SystemNames;
 use slowpath_model::{Origin, Problem, Share};
 use slowpath_views::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
 use slowpath_views::selection::Selection;

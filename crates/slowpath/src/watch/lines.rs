@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A watch as lines, or as JSON objects: for pipes and files.
 
-use crate::clock;
 use crate::command::Running;
 use crate::events::Event;
 use crate::failure::Failure;
 use crate::render::{Paint, ends, percent, process};
 use crate::session::{Flow, Viewer};
+use slowpath_machine::clock;
 use slowpath_model::{IntervalVerdict, Micros};
 use slowpath_text::evidence;
 use slowpath_views::interactions;
@@ -179,7 +179,7 @@ impl Viewer for Lines<'_> {
 mod tests {
     use super::*;
     use crate::session;
-    use crate::system_names::SystemNames;
+    use slowpath_machine::system_names::SystemNames;
     use slowpath_model::{Problem, Share};
     use slowpath_views::filter::Filter;
     use slowpath_views::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};

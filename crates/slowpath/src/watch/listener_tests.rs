@@ -3,10 +3,10 @@
 
 use crate::render::Paint;
 use crate::session;
-use crate::system_names::SystemNames;
 use crate::watch::{Form, Lines};
 use crate::why;
 use serde_json::{Value, json};
+use slowpath_machine::system_names::SystemNames;
 use slowpath_model::{
     Finding, ListenCounters, ListenerDeltas, ListenerId, ListenerSnapshot, ListenerVerdict,
     MonoNanos, Owner, Problem, ProblemSet, Share, Tier, WallMicros,

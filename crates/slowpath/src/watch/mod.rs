@@ -9,7 +9,6 @@ mod screen;
 pub use lines::{Form, Lines};
 pub use screen::Screen;
 
-use crate::clock;
 use crate::command::{self, Output, Running};
 use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
@@ -17,6 +16,7 @@ use crate::message;
 use crate::options::ExitOn;
 use crate::render::Paint;
 use crate::session::{self, Flow, Viewer};
+use slowpath_machine::clock;
 use slowpath_model::Micros;
 use slowpath_views::json;
 use slowpath_views::selection::Selection;

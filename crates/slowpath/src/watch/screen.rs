@@ -2,16 +2,16 @@
 //! The full screen: its state, its keys, and how it is drawn, without a terminal.
 
 use super::detail;
-use crate::clock;
 use crate::render::{Paint, bit_rate, bytes, percent, plural, time};
 use crate::session::Flow;
-use crate::system_names::SystemNames;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
+use slowpath_machine::clock;
+use slowpath_machine::system_names::SystemNames;
 use slowpath_model::{ConnectionId, ListenerInterval, Micros, Problem};
 use slowpath_views::advice::HostFigures;
 use slowpath_views::filter::Filter;

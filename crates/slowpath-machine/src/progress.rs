@@ -64,8 +64,8 @@ impl Drop for Progress {
 
 fn line(what: &str, length: Micros, elapsed: Micros, note: &str) -> String {
     const CELLS: usize = 20;
-    let share = slowpath_views::tally::share(elapsed, length);
-    let full = (share * CELLS as f64) as usize;
+    let share = elapsed.0 as f64 / length.0.max(1) as f64;
+    let full = (share.min(1.0) * CELLS as f64) as usize;
     format!(
         "{what} [{}{}] {} left  {note}",
         "#".repeat(full),
