@@ -64,7 +64,8 @@ pub(crate) fn small_writes(
 /// Bytes that came into the send buffer: those that left it, and by how much more it holds.
 fn entered(before: &TcpStats, after: &TcpStats) -> u64 {
     let left = after.bytes_acked.saturating_sub(before.bytes_acked);
-    (left + u64::from(after.send_queue)).saturating_sub(u64::from(before.send_queue))
+    left.saturating_add(u64::from(after.send_queue))
+        .saturating_sub(u64::from(before.send_queue))
 }
 
 /// What `spared` writes cost that could have been spared.
