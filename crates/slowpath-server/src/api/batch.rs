@@ -19,7 +19,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use tokio::sync::oneshot;
+use tokio::sync::{SemaphorePermit, oneshot};
+
+/// Batches of more bytes than this, decompressed, are large.
+const LARGE: usize = 64 << 10;
 
 /// The types of a batch's body.
 const TYPES: [&str; 1] = [BATCH_TYPE];
@@ -87,6 +90,7 @@ impl Api {
         if header.is_newer() {
             return Err(self.newer());
         }
+        let _large = self.large(header.items_length as usize).await;
         // Its items live until they are flushed.
         let _memory = self.memory(header.items_length as usize).await?;
         let batch = self
@@ -117,6 +121,16 @@ impl Api {
             sent_us: sent.0,
             state: self.state(),
         }))
+    }
+
+    /// A place among the large batches, those of a backlog; `None`: it is not large. So what comes in live
+    /// waits for a few of them, and not for one of every host that was away.
+    async fn large(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        if bytes <= LARGE {
+            return None;
+        }
+        // It is never closed.
+        self.large.acquire().await.ok()
     }
 
     async fn submit(&self, delivery: Delivery) -> Receipt {

@@ -29,6 +29,9 @@ pub(crate) use refused::Refused;
 /// Bytes of bodies in memory at once, as they travel and decompressed.
 pub const BODIES: usize = 256 << 20;
 
+/// Large batches that are read or wait to be flushed at once.
+const LARGE_AT_ONCE: usize = 12;
+
 /// What a request carries: who asks.
 pub(crate) type Asking = axum::Extension<Session<Arc<Identity>>>;
 
@@ -45,6 +48,7 @@ pub struct Api {
     pub(crate) id: String,
     pub(crate) start: String,
     bodies: Arc<Semaphore>,
+    large: Semaphore,
     reader: Mutex<Reader>,
     batches: AtomicU64,
 }
@@ -93,6 +97,7 @@ impl Api {
             id,
             start,
             bodies: Arc::new(Semaphore::new(body::units(BODIES) as usize)),
+            large: Semaphore::new(LARGE_AT_ONCE),
             reader: Mutex::new(Reader::new()?),
             batches: AtomicU64::new(0),
         })

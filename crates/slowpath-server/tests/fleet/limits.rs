@@ -2,13 +2,14 @@
 //! Clients that are slow or many, and an agent meanwhile.
 
 use crate::client::{Client, head};
-use crate::setting::{Fleet, batch, wait_until};
+use crate::setting::{Fleet, batch, batch_of, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use slowpath_http::sessions::SessionLimits;
 use slowpath_server::refusals::Reason;
 use slowpath_server::server::LIMITS;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[test]
@@ -128,4 +129,37 @@ fn a_thousand_connections_of_one_host_hold_up_no_other() {
     );
     let status = fleet.server().status();
     assert!(status.running.unwrap().sessions <= 4 + 2);
+}
+
+/// Hosts that were away ship large batches, all at once; a live one is not behind all of them.
+#[test]
+fn a_backlog_of_many_hosts_leaves_room_for_what_is_live() {
+    const AT_ONCE: usize = 12;
+    let fleet = Fleet::new();
+    let intake = &fleet.intake;
+    intake.holds.store(true, Ordering::SeqCst);
+    let large = batch_of("backlog", 40_000);
+    let back: Vec<_> = (0..AT_ONCE + 3)
+        .map(|host| fleet.connect(&fleet.join(&format!("web-{host}"))))
+        .collect();
+    let mut live = fleet.connect(&fleet.join("live"));
+    std::thread::scope(|scope| {
+        let large = &large;
+        let shipped: Vec<_> = back
+            .into_iter()
+            .map(|mut client| scope.spawn(move || client.ship(large).status))
+            .collect();
+        wait_until(|| intake.held.lock().unwrap().len() == AT_ONCE);
+        assert_eq!(live.ship(&batch("live")).status, 200);
+        assert_eq!(intake.held.lock().unwrap().len(), AT_ONCE);
+        // All of them are taken in the end.
+        intake.holds.store(false, Ordering::SeqCst);
+        for (reply, receipt) in std::mem::take(&mut *intake.held.lock().unwrap()) {
+            reply(receipt);
+        }
+        for one in shipped {
+            assert_eq!(one.join().unwrap(), 200);
+        }
+    });
+    assert_eq!(fleet.taken(), AT_ONCE + 3 + 1);
 }

@@ -14,7 +14,7 @@ use slowpath_server::state::StateDirectory;
 use slowpath_ship::batch::{Encoder, Gap, GapReason, Header, Items, Prefix, SentClock};
 use slowpath_ship::identity::{HostName, Token};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -30,7 +30,13 @@ pub struct Remembering {
     offsets: Mutex<HashMap<(String, String), (u64, Prefix)>>,
     /// Answers that are given instead.
     pub scripted: Mutex<Vec<Receipt>>,
+    /// While this is set, batches of more bytes wait in `held`.
+    pub holds: AtomicBool,
+    pub held: Mutex<Vec<(Reply, Receipt)>>,
 }
+
+/// What a held batch has more of, bytes of the stream.
+const HELD: u64 = 1_000;
 
 impl Intake for Remembering {
     fn submit(&self, delivery: Delivery, reply: Reply) {
@@ -47,10 +53,14 @@ impl Intake for Remembering {
             .unwrap()
             .push((host.clone(), segment.clone(), at.0));
         self.offsets.lock().unwrap().insert((host, segment), at);
-        reply(Receipt::Flushed {
+        let receipt = Receipt::Flushed {
             offset: at.0,
             crc: at.1,
-        });
+        };
+        if at.0 > HELD && self.holds.load(Ordering::SeqCst) {
+            return self.held.lock().unwrap().push((reply, receipt));
+        }
+        reply(receipt);
     }
 
     fn positions(&self, host: &HostName, ids: Vec<String>, reply: PositionsReply) {
@@ -219,12 +229,19 @@ pub fn header(segment: &str, offset: u64) -> Header {
 
 /// A batch of one gap.
 pub fn batch(segment: &str) -> Vec<u8> {
+    batch_of(segment, 1)
+}
+
+/// A batch of so many gaps.
+pub fn batch_of(segment: &str, gaps: u32) -> Vec<u8> {
     let mut items = Items::default();
-    items.push_gap(Gap {
-        length: 100,
-        reason: GapReason::Dropped,
-        records: None,
-    });
+    for _ in 0..gaps {
+        items.push_gap(Gap {
+            length: 100,
+            reason: GapReason::Dropped,
+            records: None,
+        });
+    }
     let mut encoder = Encoder::new().unwrap();
     encoder.encode(&header(segment, 0), &items).unwrap()
 }
