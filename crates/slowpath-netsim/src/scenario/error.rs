@@ -45,8 +45,16 @@ fn what(key: &str, problem: &Problem) -> String {
     if let Some(near) = near {
         text += &format!(". Did you mean '{near}'?");
     }
-    if let Problem::Substrate(substrate) = problem {
-        text += &way_out(*substrate, key);
+    match problem {
+        Problem::Substrate(substrate) => text += &way_out(*substrate, key),
+        Problem::OneTable => text += &format!(", [[{key}]]"),
+        Problem::UnknownKey { .. } if key.contains("links.") && LINE_KEYS.contains(&name) => {
+            text += ". What links do to packets is in [[line]], which `slowpath lab virtual` and `slowpath lab up` take";
+        }
+        Problem::Choice { given, .. } if given == "bbr" => {
+            text += ", but `slowpath lab virtual --congestion bbr` can";
+        }
+        _ => {}
     }
     clean(&text).into_owned()
 }
@@ -56,8 +64,22 @@ pub(super) fn nearest(given: &str, known: &[&'static str]) -> Option<&'static st
     let likeness = |word: &&'static str| (*word, strsim::jaro_winkler(given, word));
     let best = known.iter().map(likeness);
     let best = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (best.1 >= LIKE).then_some(best.0)
+    let like = (best.1 >= LIKE).then_some(best.0);
+    // A part of a word, such as 'reno'.
+    like.or_else(|| {
+        let is_part = given.len() >= PART;
+        known
+            .iter()
+            .copied()
+            .find(|word| is_part && word.contains(given))
+    })
 }
+
+/// Letters from which on a part of a word stands for it.
+const PART: usize = 3;
+
+/// Keys of `[[line]]` that people look for at links.
+const LINE_KEYS: [&str; 5] = ["jitter", "loss", "corruption", "duplication", "reordering"];
 
 /// By Jaro and Winkler (0 to 1), from which on a word is taken for another one misspelt. `clap` suggests from 0.7 on; here words are shorter.
 const LIKE: f64 = 0.8;
@@ -129,6 +151,23 @@ pub enum Problem {
         /// What it is.
         found: &'static str,
     },
+    /// A list of tables that is written as a table.
+    #[error("a list of tables is wanted: write it with two brackets")]
+    OneTable,
+    /// A value that is no word where one of several words is wanted.
+    #[error("one of \"{}\" is wanted, not {found}", .choices.join("\", \""))]
+    NoWord {
+        /// Those that mean something.
+        choices: Vec<&'static str>,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A number that is probably in percent.
+    #[error("{given} is more than 1, which is all: {given} in a hundred are {share} or \"{given} %\"", given = .0, share = .0.parse::<f64>().unwrap_or(f64::NAN) / 100.0)]
+    Percent(String),
+    /// A file's name in place of a size.
+    #[error("'{0}' is no size; sizes from a file are {{ file = \"{0}\" }}")]
+    FileOfSizes(String),
     /// A word that is none of those that mean something.
     #[error("'{given}' is none of {}", .choices.join(", "))]
     Choice {
@@ -162,8 +201,13 @@ pub enum Problem {
     #[error("one of {} is needed", .0.join(", "))]
     OneOf(&'static [&'static str]),
     /// A name or pattern that fits no host.
-    #[error("no host is called '{0}'")]
-    NoSuchHost(String),
+    #[error("no host is called '{given}'; there are {hosts}")]
+    NoSuchHost {
+        /// The name or pattern.
+        given: String,
+        /// Hosts that there are, the first few.
+        hosts: String,
+    },
     /// A name or pattern that fits no port.
     #[error("no switch port is called '{0}'; it is 'SWITCH -> NEIGHBOUR'")]
     NoSuchPort(String),

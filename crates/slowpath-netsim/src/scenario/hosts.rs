@@ -4,7 +4,7 @@
 use super::error::{Problem, ScenarioError};
 use super::network::fits;
 use super::section::{Section, Value};
-use crate::topology::Topology;
+use crate::topology::{Topology, listed};
 use slowpath_switch::Limit;
 
 /// The most sysctls of one list, and groups.
@@ -118,6 +118,15 @@ fn one_group(section: &Section<'_>, topology: &Topology) -> Result<HostGroup, Sc
     Ok(group)
 }
 
+/// That no host is called like that.
+pub(super) fn no_such_host(given: &str, topology: &Topology) -> Problem {
+    let hosts = topology.hosts().iter().map(|host| host.name.as_str());
+    Problem::NoSuchHost {
+        given: given.to_owned(),
+        hosts: listed(hosts),
+    }
+}
+
 /// The hosts that a name or pattern means; at least one.
 pub(super) fn hosts_called(
     value: &Value<'_>,
@@ -130,7 +139,7 @@ pub(super) fn hosts_called(
         .map(|(number, _)| number)
         .collect();
     if found.is_empty() {
-        return Err(value.error(Problem::NoSuchHost(pattern.to_owned())));
+        return Err(value.error(no_such_host(pattern, topology)));
     }
     Ok(found)
 }

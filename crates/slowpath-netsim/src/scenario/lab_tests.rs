@@ -300,7 +300,13 @@ fn impossible_lines_routes_and_hosts_are_named() {
     let (place, problem) = wrong("[[host.group]]\nhosts = [\"c\"]");
     assert_eq!(
         (place.as_str(), problem),
-        ("host.group[1].hosts[0]", Problem::NoSuchHost("c".into()))
+        (
+            "host.group[1].hosts[0]",
+            Problem::NoSuchHost {
+                given: "c".to_owned(),
+                hosts: "a, b".to_owned(),
+            }
+        )
     );
     for name in ["kernel.panic", "net.ipv4/../../x", "net..x"] {
         let (place, problem) = wrong(&format!(

@@ -313,7 +313,10 @@ fn impossible_networks_are_named() {
         "{ ends = [\"a\", \"x\"] }",
         8,
         "topology.link[0].ends[1]",
-        TopologyError::NoSuchNode(name("x")),
+        TopologyError::NoSuchNode {
+            name: name("x"),
+            known: name("a, b, s, t"),
+        },
     );
     case(
         "{ ends = [\"a\", \"s\"] }",
@@ -354,24 +357,27 @@ fn impossible_workloads_are_named() {
     let text = with(&format!("{incast}degree = 2\namong = \"other-pod\""));
     refused(&text, 11, "workload[0]", EndpointError::NoPods.into());
     let text = with(&format!("{incast}degree = 2\nto = [\"middle-*\"]"));
-    let no_such_host = Problem::NoSuchHost("middle-*".to_owned());
+    let no_such_host = Problem::NoSuchHost {
+        given: "middle-*".to_owned(),
+        hosts: "left-0, left-1, right-0, right-1".to_owned(),
+    };
     refused(&text, 16, "workload[0].to[0]", no_such_host);
     let text = with(&format!("{incast}degree = 2\nclass = 1"));
     refused(&text, 16, "workload[0].class", given("1", "0", "0"));
-    for hosts in [
-        "kind = \"bulk\"\nfrom = []\nto = [\"left-0\"]",
-        "kind = \"bulk\"\nfrom = []\nto = []",
-        "kind = \"permutation\"\nhosts = []",
-        "kind = \"permutation\"\nhosts = [\"left-0\"]",
-        "kind = \"poisson\"\nfrom = []",
-        "kind = \"poisson\"\nfrom = []\nto = []",
+    for (line, key, hosts) in [
+        (
+            13,
+            "workload[0].from",
+            "\"bulk\"\nfrom = []\nto = [\"left-0\"]",
+        ),
+        (13, "workload[0].from", "\"bulk\"\nfrom = []\nto = []"),
+        (13, "workload[0].hosts", "\"permutation\"\nhosts = []"),
+        (11, "workload[0]", "\"permutation\"\nhosts = [\"left-0\"]"),
+        (13, "workload[0].from", "\"poisson\"\nfrom = []"),
+        (13, "workload[0].from", "\"poisson\"\nfrom = []\nto = []"),
     ] {
-        refused(
-            &with(hosts),
-            11,
-            "workload[0]",
-            EndpointError::NoHosts.into(),
-        );
+        let text = with(&format!("kind = {hosts}"));
+        refused(&text, line, key, EndpointError::NoHosts.into());
     }
     let text = with("kind = \"bulk\"\nfrom = [\"*\"]\nto = [\"left-*\"]");
     refused(

@@ -165,7 +165,7 @@ impl<'a> Value<'a> {
 
     pub fn section(&self) -> Result<Section<'a>, ScenarioError> {
         let DeValue::Table(table) = self.value else {
-            return Err(self.wrong_type("a table"));
+            return Err(self.wrong_type("a table, as in { KEY = VALUE },"));
         };
         Ok(Section {
             text: self.text,
@@ -179,7 +179,10 @@ impl<'a> Value<'a> {
     /// The values of an array.
     pub fn list(&self) -> Result<Vec<Value<'a>>, ScenarioError> {
         let DeValue::Array(array) = self.value else {
-            return Err(self.wrong_type("an array"));
+            return Err(match self.value {
+                DeValue::Table(_) => self.error(Problem::OneTable),
+                _ => self.wrong_type("a list, as in [\"a\", \"b\"],"),
+            });
         };
         let member = |(number, value): (usize, &'a Spanned<DeValue<'a>>)| Value {
             text: self.text,
@@ -278,12 +281,18 @@ impl<'a> Value<'a> {
 
     /// One of several words; the index.
     pub fn choice<T: Copy>(&self, choices: &[(&'static str, T)]) -> Result<T, ScenarioError> {
-        let given = self.string()?;
+        let names = || choices.iter().map(|(name, _)| *name).collect();
+        let given = self.value.as_str().ok_or_else(|| {
+            self.error(Problem::NoWord {
+                choices: names(),
+                found: self.value.type_str(),
+            })
+        })?;
         let found = choices.iter().find(|(name, _)| *name == given);
         found.map(|(_, value)| *value).ok_or_else(|| {
             self.error(Problem::Choice {
                 given: given.to_owned(),
-                choices: choices.iter().map(|(name, _)| *name).collect(),
+                choices: names(),
             })
         })
     }
@@ -456,6 +465,8 @@ impl<'a> Value<'a> {
         };
         if share > 0.0 && share <= 1.0 {
             Ok(share)
+        } else if (2.0..=100.0).contains(&share) && !self.value.is_str() {
+            Err(self.error(Problem::Percent(text.to_owned())))
         } else {
             Err(self.range(text, "0 (excluded)", "1"))
         }

@@ -2,6 +2,7 @@
 //! The sections of workloads.
 
 use super::error::{Problem, ScenarioError};
+use super::hosts::no_such_host;
 use super::network::fits;
 use super::section::{Section, Value};
 use super::{Files, MAX_TEXT, tcp};
@@ -163,9 +164,13 @@ impl Reader<'_> {
         let all = self.topology.hosts();
         let mut chosen = vec![false; all.len()];
         let mut patterns = 0;
-        for pattern in list.list()? {
+        let names = list.list()?;
+        if names.is_empty() {
+            return Err(list.error(EndpointError::NoHosts));
+        }
+        for pattern in names {
             let text = pattern.string()?;
-            let no_such_host = || pattern.error(Problem::NoSuchHost(text.to_owned()));
+            let no_such_host = || pattern.error(no_such_host(text, self.topology));
             if !text.ends_with('*') {
                 let host = self.by_name.get(text).ok_or_else(no_such_host)?;
                 chosen[*host as usize] = true;
@@ -229,6 +234,11 @@ impl Reader<'_> {
     }
 
     fn sizes(&self, value: &Value<'_>) -> Result<SizeDistribution, ScenarioError> {
+        if let Ok(text) = value.string()
+            && !text.trim_start().starts_with(|c: char| c.is_ascii_digit())
+        {
+            return Err(value.error(Problem::FileOfSizes(text.to_owned())));
+        }
         if !value.is_table() {
             return value.size(1..=MAX_BYTES).map(SizeDistribution::constant);
         }

@@ -26,8 +26,13 @@ pub enum TopologyError {
     #[error("'{}' is no name: it has characters that cannot be shown", clean(.0))]
     Unprintable(String),
     /// A link names a node that is not there.
-    #[error("there is no host and no switch '{0}'")]
-    NoSuchNode(String),
+    #[error("there is no host and no switch '{name}'; there are {known}")]
+    NoSuchNode {
+        /// The name.
+        name: String,
+        /// Nodes that are there, the first few.
+        known: String,
+    },
     /// Both ends of a link are one node.
     #[error("'{0}' is linked with itself")]
     SelfLink(String),
@@ -131,7 +136,14 @@ impl Builder {
     /// There is none.
     pub fn find(&self, name: &str) -> Result<Node, TopologyError> {
         let found = self.by_name.get(name).copied();
-        found.ok_or_else(|| TopologyError::NoSuchNode(name.to_owned()))
+        found.ok_or_else(|| {
+            let hosts = self.hosts.iter().map(|(host, ..)| host.as_str());
+            let nodes = hosts.chain(self.switches.iter().map(String::as_str));
+            TopologyError::NoSuchNode {
+                name: name.to_owned(),
+                known: listed(nodes),
+            }
+        })
     }
 
     fn name_of(&self, node: Node) -> String {
@@ -219,5 +231,19 @@ impl Builder {
         };
         topology.check_reach()?;
         Ok(topology)
+    }
+}
+
+/// Names that are listed at most.
+const LISTED: usize = 8;
+
+/// The first few names, and how many there are besides.
+pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names = names;
+    let first: Vec<&str> = names.by_ref().take(LISTED).collect();
+    let text = first.join(", ");
+    match names.count() {
+        0 => text,
+        more => format!("{text} and {more} more"),
     }
 }

@@ -17,6 +17,7 @@ mod ideal;
 mod routes;
 mod shapes;
 
+pub(crate) use builder::listed;
 pub use builder::{Builder, TopologyError};
 pub use ideal::IdealTimes;
 pub use shapes::{Links, dumbbell, fat_tree, leaf_spine};

@@ -195,7 +195,10 @@ fn impossible_networks_are_refused() {
     assert_eq!(builder.host("", None).err(), Some(TopologyError::EmptyName));
     assert_eq!(
         builder.find("t").err(),
-        Some(TopologyError::NoSuchNode("t".to_owned()))
+        Some(TopologyError::NoSuchNode {
+            name: "t".to_owned(),
+            known: "a, b, s".to_owned(),
+        })
     );
     assert_eq!(
         builder.link(a, a, link(1)).err(),
