@@ -109,12 +109,13 @@ check-truth: ## precision and recall of every verdict on random real TCP (root, 
 	@tools/need.sh --try demo
 	@$(CARGO) run --release --locked -p slowpath-truth --bin check-truth -- --write docs/reference/accuracy.md $(TRUTH)
 
-check-sim: ## the same dumbbells here and in ns-3
+check-sim: ## the same dumbbells here and in ns-3, and slowdowns on a fat-tree (10 min)
 	@tools/need.sh rust build
 	@tools/need.sh peers
 	@tools/ns3/compare.py
+	@tools/ns3/slowdown.py
 
-judge-simulator: lab-kernel ## ten scenarios in the simulator and on real Linux TCP; the last line is JSON
+judge-simulator: lab-kernel ## eleven scenarios in the simulator and on real Linux TCP; the last line is JSON
 	@$(CARGO) run --release --locked -p slowpath-lab --example judge-simulator
 
 check-butterfly: lab-kernel ## DETER's section 2.2: re-runs with noise that keep the problem, 100 for each level; the last line is JSON

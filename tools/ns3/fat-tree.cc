@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DCTCP on a fat-tree in ns-3, for how fast it is: fat-tree K MICROSECONDS FLOWS, where
-// the file FLOWS has a flow a line: start in ns, from, to, bytes. The links, the buffers and
+// DCTCP on a fat-tree in ns-3: fat-tree K MICROSECONDS FLOWS [COMPLETIONS], where the file FLOWS
+// has a flow a line: start in ns, from, to, bytes. The file COMPLETIONS gets a line for each: from
+// the start until the last byte was at the receiver, in ns; 0: not done. The links, the buffers and
 // TCP are those of crates/slowpath-netsim/examples/bench-sim.rs. The last line is JSON.
 #include "ns3/applications-module.h"
 #include "ns3/core-module.h"
@@ -9,6 +10,7 @@
 #include "ns3/point-to-point-module.h"
 #include "ns3/traffic-control-module.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -25,6 +27,28 @@ Hop(Ptr<const Packet>)
     g_hops++;
 }
 
+// What a flow's receiver has of it.
+struct Arrival
+{
+    uint64_t start;
+    uint64_t missing;
+    uint64_t took;
+};
+
+static std::vector<Arrival> g_arrivals;
+
+static void
+Arrived(uint32_t flow, Ptr<const Packet> packet, const Address&)
+{
+    Arrival& arrival = g_arrivals[flow];
+    const uint64_t bytes = packet->GetSize();
+    arrival.missing -= std::min(arrival.missing, bytes);
+    if (arrival.missing == 0 && arrival.took == 0)
+    {
+        arrival.took = Simulator::Now().GetNanoSeconds() - arrival.start;
+    }
+}
+
 // A link with a subnet of its own; the far end's address and the near end's interface.
 struct End
 {
@@ -35,9 +59,9 @@ struct End
 int
 main(int argc, char** argv)
 {
-    if (argc != 4)
+    if (argc != 4 && argc != 5)
     {
-        std::fprintf(stderr, "fat-tree: three arguments, see the source\n");
+        std::fprintf(stderr, "fat-tree: three or four arguments, see the source\n");
         return 2;
     }
     const uint32_t k = std::stoul(argv[1]);
@@ -53,6 +77,8 @@ main(int argc, char** argv)
     Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(1 << 24));
     Config::SetDefault("ns3::TcpSocketBase::Timestamp", BooleanValue(false));
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(10)));
+    Config::SetDefault("ns3::TcpSocket::ConnTimeout", TimeValue(MilliSeconds(10)));
+    Config::SetDefault("ns3::TcpSocket::DelAckTimeout", TimeValue(MilliSeconds(40)));
     Config::SetDefault("ns3::RedQueueDisc::UseEcn", BooleanValue(true));
     Config::SetDefault("ns3::RedQueueDisc::UseHardDrop", BooleanValue(false));
     Config::SetDefault("ns3::RedQueueDisc::Gentle", BooleanValue(false));
@@ -160,9 +186,19 @@ main(int argc, char** argv)
     uint32_t from;
     uint32_t to;
     uint32_t count = 0;
+    const bool completions = argc == 5;
     while (flows >> start >> from >> to >> bytes)
     {
-        BulkSendHelper source("ns3::TcpSocketFactory", InetSocketAddress(where[to], 9));
+        uint16_t port = 9;
+        if (completions)
+        {
+            // A port of its own, so that what arrives there is this flow's.
+            port = 10 + count;
+            PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), port));
+            sink.Install(host.Get(to)).Get(0)->TraceConnectWithoutContext("Rx", MakeBoundCallback(&Arrived, count));
+            g_arrivals.push_back({start, bytes, 0});
+        }
+        BulkSendHelper source("ns3::TcpSocketFactory", InetSocketAddress(where[to], port));
         source.SetAttribute("MaxBytes", UintegerValue(bytes));
         source.SetAttribute("SendSize", UintegerValue(14600));
         source.Install(host.Get(from)).Start(NanoSeconds(start));
@@ -175,6 +211,14 @@ main(int argc, char** argv)
     std::printf("{\"flows\": %u, \"seconds\": %.4f, \"packet_hops\": %llu, \"events\": %llu}\n",
                 count, elapsed.count(), static_cast<unsigned long long>(g_hops),
                 static_cast<unsigned long long>(Simulator::GetEventCount()));
+    if (completions)
+    {
+        std::ofstream out(argv[4]);
+        for (const Arrival& arrival : g_arrivals)
+        {
+            out << arrival.took << "\n";
+        }
+    }
     Simulator::Destroy();
     return 0;
 }

@@ -6,21 +6,16 @@
 //! JSON. Every run must give the same results. With `BENCH_SIM_FLOWS=FILE` the flows go
 //! there too: start in ns, from, to, bytes; for the same run in another simulator.
 
-use slowpath_netsim::engine::{
-    Application, FlowSpec, HostId, Network, Settings, Simulation, Transport,
-};
+#[path = "scene/mod.rs"]
+mod scene;
+
+use slowpath_netsim::engine::{Network, Settings, Simulation};
 use slowpath_netsim::results::Results;
-use slowpath_netsim::tcp::TcpConfig;
-use slowpath_netsim::topology::{LinkOptions, Links, QueueOverride, fat_tree};
-use slowpath_netsim::workload::{
-    Endpoints, FlowStream, Intensity, Kind, Locality, Poisson, SizeDistribution, Workload,
-};
-use slowpath_switch::{Limit, Rate, Span, Threshold, Time};
+use slowpath_netsim::workload::{SizeDistribution, Workload};
+use slowpath_switch::{Span, Time};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-/// 30 % of what the hosts' links carry.
-const LOAD: f64 = 0.3;
 const SEED: u64 = 1;
 
 struct Measured {
@@ -56,73 +51,14 @@ fn run(
     until: Time,
     shift: u32,
 ) -> Result<Measured, Box<dyn Error>> {
-    let tcp = TcpConfig {
-        rto_min: Span::from_millis(10),
-        rto_initial: Span::from_millis(10),
-        ..TcpConfig::dctcp()
-    };
-    let mut settings = Settings::new(tcp, until);
+    let mut settings = Settings::new(scene::tcp(), until);
     settings.seed = SEED;
     settings.tick_shift = shift;
-    let flows = FlowStream::new(workloads, SEED)
-        .enumerate()
-        .map(|(id, flow)| {
-            let bytes = flow.bytes.unwrap_or(u64::MAX);
-            FlowSpec::tcp(
-                id as u64,
-                HostId(flow.from),
-                HostId(flow.to),
-                bytes,
-                flow.start,
-            )
-        });
     let simulation = Simulation::new(network, settings)?;
     let start = Instant::now();
-    let results = simulation.run(flows, |_| ())?;
+    let results = simulation.run(scene::flows(workloads, SEED), |_| ())?;
     let elapsed = start.elapsed();
     Ok(Measured { results, elapsed })
-}
-
-/// A fat-tree whose hosts send flows of those sizes to one another.
-fn scene(
-    k: u32,
-    sizes: SizeDistribution,
-    until: Time,
-) -> Result<(Network, [Workload; 1]), Box<dyn Error>> {
-    let link = LinkOptions {
-        rate: Rate::from_bits_per_second(10_000_000_000).ok_or("rate")?,
-        delay: Span::from_micros(1),
-        queue: QueueOverride::default(),
-    };
-    let topology = fat_tree(
-        k,
-        Links {
-            host: link,
-            fabric: link,
-        },
-    )?;
-    let all: Vec<u32> = (0..topology.hosts().len() as u32).collect();
-    let workloads = [Workload {
-        name: "web search".to_owned(),
-        class: 0,
-        transport: Transport::Tcp(0),
-        application: Application::AtOnce,
-        keep_connections: false,
-        start: Time::ZERO,
-        stop: until,
-        kind: Kind::Poisson(Poisson {
-            endpoints: Endpoints::new(&topology, all.clone(), all, Locality::Any)?,
-            sizes,
-            intensity: Intensity::Load(LOAD),
-        }),
-    }];
-    let network = Network::new(
-        topology,
-        Limit::packets(250),
-        Some(Threshold::Packets(65)),
-        SEED,
-    );
-    Ok((network, workloads))
 }
 
 fn rss_mib() -> Option<f64> {
@@ -145,15 +81,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runs = number(2, 3).max(1);
     let shift = u32::try_from(number(3, 12))?;
 
-    let (network, workloads) = scene(k, sizes, until)?;
+    let (network, workloads) = scene::scene(k, sizes, until, SEED)?;
     let hosts = network.topology.hosts().len();
     if let Some(file) = std::env::var_os("BENCH_SIM_FLOWS") {
-        let mut text = String::new();
-        for flow in FlowStream::new(&workloads, SEED) {
-            let (start, bytes) = (flow.start.as_nanos(), flow.bytes.unwrap_or(0));
-            text += &format!("{start} {} {} {bytes}\n", flow.from, flow.to);
-        }
-        std::fs::write(file, text)?;
+        std::fs::write(file, scene::text(&workloads, SEED))?;
     }
     let mut measured = Vec::new();
     for number in 0..runs {
