@@ -3,6 +3,7 @@
 
 use super::distribution::{Times, micros};
 use super::queues::Series;
+use super::series::SeriesChart;
 use super::slowdown::ENDLESS;
 use super::summary::{LinkUse, links, neighbour, workload_of_query};
 use serde::Serialize;
@@ -38,6 +39,8 @@ pub struct Charts {
     pub queues: Vec<QueueChart>,
     /// Queues that were written down and have no chart.
     pub queues_left_out: usize,
+    /// Chosen flows and links over time.
+    pub series: Vec<SeriesChart>,
     /// Links, grouped by the kind of node that sends into them.
     pub links: Vec<Group>,
 }
@@ -161,6 +164,7 @@ pub fn charts(scenario: &Scenario, results: &Results, queues: &[Series]) -> Char
             .map(|(at, mean)| queue_chart(scenario, &queues[*at], *mean))
             .collect(),
         queues_left_out: queues.len() - chosen.len(),
+        series: super::series::charts(scenario, results),
         links: groups(&scenario.topology, results),
     }
 }

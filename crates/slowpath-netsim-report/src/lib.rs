@@ -14,6 +14,7 @@ pub mod compare;
 pub mod distribution;
 pub mod page;
 pub mod queues;
+pub mod series;
 pub mod slowdown;
 pub mod summary;
 pub mod sweep;

@@ -194,6 +194,25 @@ const queueChart = (queue, most) => {
   }, draw));
 };
 
+const QUANTITIES = {
+  rate: ["throughput", (bits) => (bits === 0 ? "0" : scaled(bits, RATE, 3))],
+  packets: ["packets", (n) => trimmed(n, 4)],
+  share: ["share of the rate", percent],
+};
+const seriesChart = (chart) => {
+  const [title, text] = QUANTITIES[chart.quantity];
+  const high = chart.lines.reduce((most, line) => line.points.reduce((n, point) => Math.max(n, point[1]), most), 0) || 1;
+  const draw = (px, py) => chart.lines.map((line, i) => tag("path", {
+    class: "line", stroke: colour(i), style: "stroke-width:1.2",
+    d: line.points.map(([us, value], n) => `${n ? "L" : "M"}${px(us)} ${py(value)}`).join(""),
+  })).join("");
+  const left = chart.left_out ? note(`${count(chart.left_out)} more have no line.`) : "";
+  return figure(chart.title, key(chart.lines.map((line, i) => [line.name, colour(i)])) + frame({
+    height: 240, x: linear(0, charts.end_us, 6), y: linear(0, high * 1.04, 4), label: `${chart.title} over time`,
+    xTitle: "time", yTitle: title, xText: (us) => time(us, 3), yText: text,
+  }, draw) + left);
+};
+
 // Counts of each stretch, one workload on the other.
 const eventChart = (chart) => {
   const stretches = Math.ceil(charts.end_us / charts.stretch_us);
@@ -344,6 +363,9 @@ const drawOnce = () => {
   } else {
     $("#queues .note").textContent = "No queue was written down: name some in [measure] of the scenario.";
   }
+  $("#series .note").textContent = charts.series.length
+    ? "" : "No flow and no link was written down over time: name some in [measure] of the scenario.";
+  $("#series .charts").innerHTML = charts.series.map(seriesChart).join("");
   $("#events .note").textContent = charts.events.length
     ? `Packets in each ${time(charts.stretch_us)}, by workload.` : "No packet was dropped, detoured or marked.";
   $("#events .charts").innerHTML = charts.events.map(eventChart).join("");

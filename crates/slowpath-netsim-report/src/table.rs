@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Result tables as Parquet files: columns of integers and of text, NULL for what is not known.
+//! Result tables as Parquet files, and as CSV where that is wanted: columns of integers and of text, NULL for what is not known.
 //!
 //! The same rows give the same file, byte for byte.
 
 use slowpath_files::OutputFile;
 use slowpath_table::{Column, Kind, ParquetError, Settings, Writer};
+use std::borrow::Cow;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +47,8 @@ pub struct Metadata<'a> {
     pub text: &'a str,
     /// The seed.
     pub seed: u64,
+    /// Each table also as CSV.
+    pub csv: bool,
 }
 
 /// A value of a row.
@@ -84,7 +88,7 @@ pub const TEXT: bool = false;
 /// A table being written.
 #[derive(Debug)]
 pub struct Table {
-    writer: Writer,
+    rows: TableFiles,
 }
 
 impl Table {
@@ -99,24 +103,15 @@ impl Table {
         metadata: Metadata<'_>,
         fill: impl FnOnce(&mut Table) -> Result<(), ParquetError>,
     ) -> Result<(), TableError> {
-        let path = directory.join(format!("{table}.parquet"));
-        let created = OutputFile::create(&path).and_then(|file| Ok((file.handle()?, file)));
-        let (handle, file) = created.map_err(|error| TableError::Create {
-            path: path.clone(),
-            error,
-        })?;
         let column = |&(name, is_number): &(&str, bool)| {
             Column::new(name, if is_number { Kind::Int64 } else { Kind::Text })
         };
         let columns = columns.iter().map(column).collect();
-        let encode = || -> Result<(), ParquetError> {
-            let writer = Writer::new(handle, columns, &settings(table, metadata))?;
-            let mut table = Table { writer };
+        TableFiles::create(directory, [table, table], columns, metadata, |rows| {
+            let mut table = Table { rows };
             fill(&mut table)?;
-            table.writer.close()?;
-            Ok(file.commit()?)
-        };
-        encode().map_err(|error| TableError::Write { path, error })
+            Ok(table.rows)
+        })
     }
 
     /// Adds a row, its values in the order of the columns.
@@ -124,11 +119,92 @@ impl Table {
     /// # Errors
     /// Rows cannot be encoded or written.
     pub fn row<const N: usize>(&mut self, values: [Value<'_>; N]) -> Result<(), ParquetError> {
-        self.writer.row(values.map(Into::into))
+        self.rows.row(values.map(Into::into))
     }
 }
 
-pub(crate) fn settings(table: &str, metadata: Metadata<'_>) -> Settings {
+/// A table's Parquet file, and its CSV where that is wanted.
+#[derive(Debug)]
+pub(crate) struct TableFiles {
+    parquet: Writer,
+    csv: Option<csv::Writer<File>>,
+}
+
+impl TableFiles {
+    /// Writes a table of that file name and that name in its metadata.
+    pub fn create(
+        directory: &Path,
+        [name, kind]: [&str; 2],
+        columns: Vec<Column>,
+        metadata: Metadata<'_>,
+        fill: impl FnOnce(TableFiles) -> Result<TableFiles, ParquetError>,
+    ) -> Result<(), TableError> {
+        let path = directory.join(format!("{name}.parquet"));
+        let (handle, file) = created(&path)?;
+        let beside = directory.join(format!("{name}.csv"));
+        let beside = metadata.csv.then(|| created(&beside)).transpose()?;
+        let (csv, csv_file) = beside.map_or((None, None), |(handle, file)| {
+            (Some(csv::Writer::from_writer(handle)), Some(file))
+        });
+        let encode = || -> Result<(), ParquetError> {
+            let mut csv = csv;
+            if let Some(csv) = &mut csv {
+                let names = columns.iter().map(|column| column.name.as_str());
+                csv.write_record(names).map_err(io::Error::from)?;
+            }
+            let parquet = Writer::new(handle, columns, &settings(kind, metadata))?;
+            let rows = fill(TableFiles { parquet, csv })?;
+            rows.parquet.close()?;
+            if let (Some(mut csv), Some(file)) = (rows.csv, csv_file) {
+                csv.flush()?;
+                file.commit()?;
+            }
+            Ok(file.commit()?)
+        };
+        encode().map_err(|error| TableError::Write { path, error })
+    }
+
+    /// Adds a row, its values in the order of the columns.
+    pub fn row<'v>(
+        &mut self,
+        values: impl IntoIterator<Item = slowpath_table::Value<'v>>,
+    ) -> Result<(), ParquetError> {
+        let Some(csv) = &mut self.csv else {
+            return self.parquet.row(values);
+        };
+        let values: Vec<_> = values.into_iter().collect();
+        for value in &values {
+            csv.write_field(&*field(value)).map_err(io::Error::from)?;
+        }
+        csv.write_record(None::<&[u8]>).map_err(io::Error::from)?;
+        self.parquet.row(values)
+    }
+}
+
+/// A value in CSV; what is not known is empty.
+fn field<'v>(value: &slowpath_table::Value<'v>) -> Cow<'v, str> {
+    match value {
+        slowpath_table::Value::Null => Cow::Borrowed(""),
+        slowpath_table::Value::Int(number) | slowpath_table::Value::Time(number) => {
+            number.to_string().into()
+        }
+        slowpath_table::Value::UInt(number) => number.to_string().into(),
+        slowpath_table::Value::Bool(value) => value.to_string().into(),
+        slowpath_table::Value::Text(text) => Cow::Borrowed(text),
+        slowpath_table::Value::List(texts) => texts.join(";").into(),
+    }
+}
+
+/// A file that replaces another one when it is whole, and a handle to write into it.
+fn created(path: &Path) -> Result<(File, OutputFile), TableError> {
+    let created = OutputFile::create(path).and_then(|file| Ok((file.handle()?, file)));
+    created.map_err(|error| TableError::Create {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn settings(table: &str, metadata: Metadata<'_>) -> Settings {
     let producer = format!("slowpath {}", env!("CARGO_PKG_VERSION"));
     let pairs = [
         ("slowpath.schema_version", SCHEMA_VERSION.to_string()),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Results of a run as Parquet files: `docs/reference/simulator.md` describes them.
 
+use super::series::ends;
 use super::slowdown::{ENDLESS, Ideals};
 use super::summary::{LinkUse, links, workload_of_query};
 use super::table::Value::{Int, Null, Text};
@@ -59,6 +60,21 @@ pub const LINKS: Columns = &[
     ("detoured", NUMBER),
     ("most_packets", NUMBER),
 ];
+/// Columns of `flow-series.parquet`.
+pub const FLOW_SERIES: Columns = &[
+    ("time_ps", NUMBER),
+    ("flow", NUMBER),
+    ("cwnd_packets", NUMBER),
+    ("arrived_bytes", NUMBER),
+];
+/// Columns of `link-series.parquet`.
+pub const LINK_SERIES: Columns = &[
+    ("time_ps", NUMBER),
+    ("node", TEXT),
+    ("neighbour", TEXT),
+    ("packets", NUMBER),
+    ("bytes", NUMBER),
+];
 /// Columns of `events.parquet`.
 pub const EVENTS: Columns = &[
     ("time_ps", NUMBER),
@@ -94,7 +110,14 @@ pub fn write(
         ("events", EVENTS, Run::events),
         ("counts", COUNTS, Run::counts),
     ];
-    for (name, columns, fill) in tables {
+    let series: [(&str, Columns, Fill<'_>); 2] = [
+        ("flow-series", FLOW_SERIES, Run::flow_series),
+        ("link-series", LINK_SERIES, Run::link_series),
+    ];
+    // Tables of what no one asked for would be empty.
+    let asked = scenario.series.is_some();
+    let series = series.into_iter().filter(|_| asked);
+    for (name, columns, fill) in tables.into_iter().chain(series) {
         Table::create(directory, name, columns, metadata, |table| {
             fill(&run, table)
         })?;
@@ -190,6 +213,34 @@ impl Run<'_> {
         Ok(())
     }
 
+    fn flow_series(&self, table: &mut Table) -> Result<(), ParquetError> {
+        for sample in &self.results.windows {
+            table.row([
+                Int(sample.at.0),
+                Int(sample.flow),
+                Int(sample.segments.into()),
+                Int(sample.arrived),
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn link_series(&self, table: &mut Table) -> Result<(), ParquetError> {
+        for sample in &self.results.lines {
+            let Some([from, to]) = ends(&self.scenario.topology, sample.line) else {
+                continue;
+            };
+            table.row([
+                Int(sample.at.0),
+                Text(self.name(from)),
+                Text(self.name(to)),
+                Int(sample.packets),
+                Int(sample.bytes),
+            ])?;
+        }
+        Ok(())
+    }
+
     fn events(&self, table: &mut Table) -> Result<(), ParquetError> {
         for (number, stretch) in (0..).zip(&self.results.stretches) {
             for (label, workload) in self.scenario.workloads.iter().enumerate() {
@@ -262,7 +313,7 @@ fn path(scenario: &Scenario, flow: &FlowRecord) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{COUNTS, EVENTS, FLOWS, LINKS, QUERIES, QUEUES};
+    use super::{COUNTS, EVENTS, FLOW_SERIES, FLOWS, LINK_SERIES, LINKS, QUERIES, QUEUES};
 
     #[test]
     fn every_column_is_documented() {
@@ -272,6 +323,8 @@ mod tests {
             ("queries", QUERIES),
             ("queues", QUEUES),
             ("links", LINKS),
+            ("flow-series", FLOW_SERIES),
+            ("link-series", LINK_SERIES),
             ("events", EVENTS),
             ("counts", COUNTS),
         ] {

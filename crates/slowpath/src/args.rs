@@ -288,6 +288,9 @@ pub struct Sim {
     /// Write flows, queries, queues, links and counts into this directory, as Parquet files
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Write those tables as CSV, too
+    #[arg(long, requires = "out")]
+    pub csv: bool,
     /// Write a report with plots, one file that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

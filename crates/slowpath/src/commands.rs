@@ -199,6 +199,7 @@ fn run_sim(args: Sim) -> Result<Outcome, Failure> {
         file: args.scenario.unwrap_or_default(),
         set,
         tables: args.out,
+        csv: args.csv,
         html: args.html,
         json: args.json,
         quiet: args.quiet,

@@ -73,6 +73,7 @@ pub fn run(args: &Queues) -> Result<Outcome, Failure> {
             name: &name,
             text: &text,
             seed: answer.scenario.seed,
+            csv: false,
         };
         tables::write(folder, metadata, &answer)
             .map_err(|error| Failure::Write(error.to_string()))?;

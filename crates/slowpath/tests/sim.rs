@@ -536,3 +536,107 @@ fn the_scenarios_show_what_they_say() {
     let sizes = web["workloads"][0]["sizes"].as_array().unwrap();
     assert!(sizes.len() > 3, "short and long flows");
 }
+
+/// One endless flow over three links of 1 Gbit/s: it fills them after its slow start, and what was written down says so.
+#[test]
+fn flows_and_links_are_written_down_over_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let long = PIPE
+        .replace(
+            "duration = \"1 ms\"\ndrain = \"100 ms\"",
+            "duration = \"20 ms\"",
+        )
+        .replace("bytes = \"1460 B\"\n", "")
+        + "[measure]\nevery = \"500 us\"\nflows = [\"one\"]\nlinks = [\"left-0 <-> left\", \"left -> right\"]\n";
+    let file = written(directory.path(), "long.toml", &long);
+    let (out, page) = (
+        directory.path().join("out"),
+        directory.path().join("page.html"),
+    );
+    let out_text = out.to_str().unwrap();
+    let result = json(
+        &file,
+        &["--out", out_text, "--csv", "--html", page.to_str().unwrap()],
+    );
+    let (metadata, samples) = rows(&out.join("flow-series.parquet"));
+    assert_eq!(metadata["slowpath.table"], "sim.flow-series");
+    // From 0 to the end; the flow begins at 0.
+    assert_eq!(samples.len(), 41);
+    let times: Vec<i64> = samples.iter().map(|row| number(row, "time_ps")).collect();
+    assert!(
+        times
+            .windows(2)
+            .all(|pair| pair[1] - pair[0] == 500_000_000)
+    );
+    let arrived: Vec<i64> = samples
+        .iter()
+        .map(|row| number(row, "arrived_bytes"))
+        .collect();
+    assert!(arrived.windows(2).all(|pair| pair[1] >= pair[0]));
+    assert!(samples.iter().all(|row| number(row, "cwnd_packets") >= 1));
+    // Of 1,500 bytes in a packet 1,460 are payload (RFC 9293 without options): the last half of the time is at that rate.
+    let half = (arrived[40] - arrived[20]) as f64 * 8.0 / 0.01;
+    assert!(
+        (half / (1e9 * 1460.0 / 1500.0) - 1.0).abs() < 0.02,
+        "{half}"
+    );
+    let flows = rows(&out.join("flows.parquet")).1;
+    assert!(number(&flows[0], "arrived_bytes") >= arrived[40]);
+    let links = rows(&out.join("link-series.parquet")).1;
+    assert_eq!(links.len(), 3 * 41);
+    let of = |node: &str, neighbour: &str| -> Vec<i64> {
+        let mine = links
+            .iter()
+            .filter(|row| row["node"] == node && row["neighbour"] == neighbour);
+        mine.map(|row| number(row, "bytes")).collect()
+    };
+    for (node, neighbour, least, most) in [
+        ("left-0", "left", 0.99, 1.01),
+        ("left", "right", 0.99, 1.01),
+        // Acknowledgements only.
+        ("left", "left-0", 0.001, 0.05),
+    ] {
+        let bytes = of(node, neighbour);
+        let share = (bytes[40] - bytes[20]) as f64 * 8.0 / 0.01 / 1e9;
+        assert!(
+            (least..=most).contains(&share),
+            "{node} -> {neighbour}: {share}"
+        );
+    }
+    let text = fs::read_to_string(out.join("flow-series.csv")).unwrap();
+    let mut lines = text.lines();
+    let columns = "time_ps,flow,cwnd_packets,arrived_bytes";
+    assert_eq!(lines.next(), Some(columns));
+    for (line, row) in lines.zip(&samples) {
+        let cells: Vec<String> = columns
+            .split(',')
+            .map(|name| row[name].to_string())
+            .collect();
+        assert_eq!(line, cells.join(","));
+    }
+    // What is not known is empty: the endless flow has no size and is not done.
+    let flows_text = fs::read_to_string(out.join("flows.csv")).unwrap();
+    assert!(
+        flows_text
+            .lines()
+            .nth(1)
+            .unwrap()
+            .starts_with("0,one,left-0,right-0,,")
+    );
+    assert_eq!(result["queue_samples_lost"], 0);
+    let drawn = in_page(&fs::read_to_string(page).unwrap());
+    let titles: Vec<&str> = drawn["charts"]["series"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|chart| chart["title"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        titles,
+        [
+            "Throughput of flows",
+            "Congestion windows",
+            "Utilisation of links"
+        ]
+    );
+}

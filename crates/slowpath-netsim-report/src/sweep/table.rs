@@ -2,10 +2,9 @@
 //! The runs of a sweep as one Parquet file: `docs/reference/simulator.md` describes it.
 
 use super::{Completions, RunResult, SizeResult, WorkloadResult};
-use crate::table::{Metadata, TableError, settings};
-use slowpath_files::OutputFile;
+use crate::table::{Metadata, TableError, TableFiles};
 use slowpath_netsim::sweep::{Sweep, SweepRun};
-use slowpath_table::{Column, Kind, ParquetError, Value, Writer};
+use slowpath_table::{Column, Kind, Value};
 use std::path::Path;
 
 /// Columns before those of the keys that vary.
@@ -42,7 +41,7 @@ pub const COLUMNS: [&str; 28] = [
     "slowdown_p99_thousandths",
 ];
 
-/// Writes `sweep.parquet` into a directory.
+/// Writes `sweep.parquet`, and the CSV where that is wanted, into a directory.
 ///
 /// # Errors
 /// It cannot be created or written.
@@ -52,27 +51,25 @@ pub fn write(
     sweep: &Sweep,
     results: &[RunResult],
 ) -> Result<(), TableError> {
-    let path = directory.join("sweep.parquet");
-    let created = OutputFile::create(&path).and_then(|file| Ok((file.handle()?, file)));
-    let (handle, file) = created.map_err(|error| TableError::Create {
-        path: path.clone(),
-        error,
-    })?;
-    let encode = || -> Result<(), ParquetError> {
-        let mut writer = Writer::new(handle, columns(sweep), &settings("runs", metadata))?;
-        for result in results {
-            let run = sweep.run(result.run);
-            for workload in &result.workloads {
-                writer.row(row(sweep, &run, workload, None))?;
-                for size in &workload.sizes {
-                    writer.row(row(sweep, &run, workload, Some(size)))?;
+    let columns = columns(sweep);
+    TableFiles::create(
+        directory,
+        ["sweep", "runs"],
+        columns,
+        metadata,
+        |mut rows| {
+            for result in results {
+                let run = sweep.run(result.run);
+                for workload in &result.workloads {
+                    rows.row(row(sweep, &run, workload, None))?;
+                    for size in &workload.sizes {
+                        rows.row(row(sweep, &run, workload, Some(size)))?;
+                    }
                 }
             }
-        }
-        writer.close()?;
-        Ok(file.commit()?)
-    };
-    encode().map_err(|error| TableError::Write { path, error })
+            Ok(rows)
+        },
+    )
 }
 
 fn columns(sweep: &Sweep) -> Vec<Column> {

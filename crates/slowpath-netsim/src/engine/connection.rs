@@ -157,12 +157,17 @@ impl Connection {
         Some(message)
     }
 
+    /// How much of a flow its receiver has in order.
+    pub fn arrived_of(&self, message: &Message) -> u64 {
+        let arrived = self.receiver.next().max(self.arrived);
+        let begins = message.end - message.record.bytes;
+        arrived.saturating_sub(begins).min(message.record.bytes)
+    }
+
     /// The first flow, though it is not complete; with how much of it arrived.
     pub fn take_unfinished(&mut self) -> Option<FlowRecord> {
-        let arrived = self.receiver.next().max(self.arrived);
         let mut message = self.messages.pop_front()?;
-        let begins = message.end - message.record.bytes;
-        message.record.arrived = arrived.saturating_sub(begins);
+        message.record.arrived = self.arrived_of(&message);
         self.report(&mut message.record);
         Some(message.record)
     }

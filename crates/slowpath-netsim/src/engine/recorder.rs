@@ -4,8 +4,8 @@
 use super::network::SwitchId;
 use super::packet::Hop;
 use crate::results::{
-    DropPlace, Joined, LABELS, LabelRecord, PacketLog, QueueSample, SentPacket, StretchRecord,
-    WindowSample,
+    DropPlace, Joined, LABELS, LabelRecord, LineSample, PacketLog, QueueSample, SentPacket,
+    StretchRecord, WindowSample,
 };
 use slowpath_switch::{Depth, DropReason, Observer, PortId, Time};
 
@@ -107,6 +107,8 @@ pub(super) struct Records {
     pub queues_lost: u64,
     /// Congestion windows over time.
     pub windows: Vec<WindowSample>,
+    /// What links carried over time.
+    pub lines: Vec<LineSample>,
     /// By the number of the port's link: whether its queue is written down on change, and
     /// the most that waited.
     pub watched: Vec<bool>,

@@ -134,8 +134,14 @@ pub struct Settings {
     /// Whether every packet and every queue that it joins is written down: 32 bytes a packet
     /// and 8 a queue, and some time.
     pub packets: bool,
-    /// How often the congestion windows of flows that are not done are written down.
+    /// How often the congestion windows of flows that are not done are written down, and what
+    /// `lines` carried.
     pub windows_every: Option<Span>,
+    /// Of which flows, by label; `None`: of all.
+    pub windows_of: Option<Vec<u8>>,
+    /// Directions of links: twice a link's number in the topology, and one more for the way from
+    /// its second end to its first.
+    pub lines: Vec<u32>,
     /// Picoseconds of a tick of the event queue, as a shift. Changes the speed only.
     pub tick_shift: u32,
 }
@@ -153,6 +159,8 @@ impl Settings {
             paths: false,
             packets: false,
             windows_every: None,
+            windows_of: None,
+            lines: Vec::new(),
             tick_shift: 12,
         }
     }

@@ -90,6 +90,21 @@ pub struct WindowSample {
     pub flow: u64,
     /// Segments.
     pub segments: u32,
+    /// Bytes of that flow that its receiver has in order.
+    pub arrived: u64,
+}
+
+/// What a direction of a link had carried at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineSample {
+    /// When.
+    pub at: Time,
+    /// Twice the link's number in the topology; one more: from its second end to its first.
+    pub line: u32,
+    /// Packets since the start.
+    pub packets: u64,
+    /// Bytes since the start, headers included.
+    pub bytes: u64,
 }
 
 /// What a port of a switch did.
@@ -195,6 +210,8 @@ pub struct Results {
     pub queues: Vec<QueueSample>,
     /// Congestion windows over time, if they are asked for.
     pub windows: Vec<WindowSample>,
+    /// Links over time, if they are asked for.
+    pub lines: Vec<LineSample>,
     /// Samples not taken because there were too many.
     pub queue_samples_lost: u64,
     /// What happened over time; stretches at the end in which nothing did are left out.

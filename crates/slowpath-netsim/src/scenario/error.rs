@@ -208,6 +208,14 @@ pub enum Problem {
         /// Hosts that there are, the first few.
         hosts: String,
     },
+    /// A name or pattern that fits no workload.
+    #[error("no workload is called '{given}'; there are {workloads}")]
+    NoSuchWorkload {
+        /// The name or pattern.
+        given: String,
+        /// Those that there are.
+        workloads: String,
+    },
     /// A name or pattern that fits no port.
     #[error("no switch port is called '{0}'; it is 'SWITCH -> NEIGHBOUR'")]
     NoSuchPort(String),

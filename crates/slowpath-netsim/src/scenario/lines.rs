@@ -98,7 +98,10 @@ fn moment(section: &Section<'_>) -> Result<Time, ScenarioError> {
 }
 
 /// The lines that a name means: link l is lines 2 l, and back 2 l + 1.
-fn lines_called(value: &Value<'_>, topology: &Topology) -> Result<Vec<u32>, ScenarioError> {
+pub(super) fn lines_called(
+    value: &Value<'_>,
+    topology: &Topology,
+) -> Result<Vec<u32>, ScenarioError> {
     let text = value.string()?;
     let no_such_line = || value.error(Problem::NoSuchLine(text.to_owned()));
     let (both, ends) = match text.split_once("<->") {

@@ -87,6 +87,7 @@
 mod error;
 mod hosts;
 mod lines;
+mod measure;
 mod network;
 pub mod overrides;
 mod plan;
@@ -99,6 +100,7 @@ mod workload;
 
 pub use error::{Problem, ScenarioError};
 pub use hosts::{HostGroup, HostOptions, HostSetup};
+pub use measure::Series;
 pub use substrate::Substrate;
 pub use units::UnitError;
 
@@ -166,6 +168,8 @@ pub struct Scenario {
     pub queues: QueueSeries,
     /// Whether flows say their path.
     pub paths: bool,
+    /// Flows and links that are written down again and again.
+    pub series: Option<Series>,
 }
 
 /// The most that is read of a scenario: a custom topology of all hosts and links that there can
@@ -292,7 +296,7 @@ impl Scenario {
             None if substrate.is_only_network() => Vec::new(),
             _ => reader.all(root)?,
         };
-        let (queues, paths) = network::measure(root.section("measure")?, &topology)?;
+        let measured = measure::read(root.section("measure")?, &topology, &workloads)?;
         Ok(Scenario {
             description,
             seed,
@@ -305,8 +309,9 @@ impl Scenario {
             changes,
             tcp: kinds,
             workloads,
-            queues,
-            paths,
+            queues: measured.queues,
+            paths: measured.paths,
+            series: measured.series,
         })
     }
 }

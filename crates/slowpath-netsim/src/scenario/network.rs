@@ -4,18 +4,14 @@
 use super::SwitchOptions;
 use super::error::{Problem, ScenarioError};
 use super::section::{Section, Value};
-use crate::engine::{QueueSeries, SwitchId};
 use crate::topology::{
     Builder, LinkOptions, Links, QueueOverride, Topology, TopologyError, dumbbell, fat_tree,
     leaf_spine,
 };
-use slowpath_switch::{Alpha, Detour, Limit, PortId, Rate, Shared, Span};
+use slowpath_switch::{Alpha, Detour, Limit, Rate, Shared, Span};
 
 /// The most switches or hosts of a shape's dimension.
 const MAX_COUNT: u32 = 1 << 16;
-
-/// The most names of ports whose queue is written down.
-const MAX_PORT_NAMES: usize = 1024;
 
 /// A link's keys, as far as they are there.
 #[derive(Clone, Copy, Default)]
@@ -239,77 +235,11 @@ fn detour(value: &Value<'_>) -> Result<Option<Detour>, ScenarioError> {
     Ok(Some(detour))
 }
 
-pub(super) fn measure(
-    section: Option<Section<'_>>,
-    topology: &Topology,
-) -> Result<(QueueSeries, bool), ScenarioError> {
-    let Some(section) = section else {
-        return Ok((QueueSeries::Off, false));
-    };
-    let every = section.get("every");
-    let queues = match section.get("queues") {
-        Some(list) => {
-            let mut ports = Vec::new();
-            let names = list.list()?;
-            if names.len() > MAX_PORT_NAMES {
-                return Err(list.error(Problem::TooMany(MAX_PORT_NAMES)));
-            }
-            for name in names {
-                ports_called(&name, topology, &mut ports)?;
-            }
-            ports.sort_unstable();
-            ports.dedup();
-            match every {
-                Some(every) => QueueSeries::Sampled {
-                    every: every.positive_span()?,
-                    ports,
-                },
-                None => QueueSeries::OnChange { ports },
-            }
-        }
-        None => match every {
-            Some(every) => return Err(every.error(Problem::OneOf(&["queues"]))),
-            None => QueueSeries::Off,
-        },
-    };
-    let paths = section
-        .get("paths")
-        .map_or(Ok(false), |value| value.boolean())?;
-    section.finish()?;
-    Ok((queues, paths))
-}
-
 /// Whether a name fits a pattern: they are the same, or the pattern ends in `*` and the name
 /// begins as it does.
 pub(super) fn fits(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
         None => name == pattern,
-    }
-}
-
-fn ports_called(
-    value: &Value<'_>,
-    topology: &Topology,
-    ports: &mut Vec<(SwitchId, PortId)>,
-) -> Result<(), ScenarioError> {
-    let text = value.string()?;
-    let no_such_port = || value.error(Problem::NoSuchPort(text.to_owned()));
-    let (from, to) = text.split_once("->").ok_or_else(no_such_port)?;
-    let before = ports.len();
-    for (number, switch) in topology.switches().iter().enumerate() {
-        if !fits(from.trim(), &switch.name) {
-            continue;
-        }
-        for (port, link) in switch.ports.iter().enumerate() {
-            if fits(to.trim(), topology.name(link.peer)) {
-                ports.push((SwitchId(number as u32), PortId(port as u16)));
-            }
-        }
-    }
-    if ports.len() == before {
-        Err(no_such_port())
-    } else {
-        Ok(())
     }
 }

@@ -609,3 +609,23 @@ fn whatever_a_value_is_there_is_an_answer() {
         "{read} read, {refused} refused"
     );
 }
+
+#[test]
+fn what_cannot_be_written_down_is_named() {
+    let with = |measure: &str| format!("{BASE}\n[measure]\n{measure}\n");
+    for (text, says) in [
+        ("every = \"1 ms\"", "one of queues, flows, links is needed"),
+        ("flows = [\"*\"]", "one of every is needed"),
+        (
+            "every = \"1 ms\"\nflows = [\"other\"]",
+            "no workload is called 'other'; there are ",
+        ),
+        (
+            "every = \"1 ms\"\nlinks = [\"left\"]",
+            "no link is called 'left'; it is 'FROM -> TO'",
+        ),
+    ] {
+        let error = error(&with(text)).to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}

@@ -44,6 +44,11 @@ impl Scenario {
         settings.seed = self.seed;
         settings.queues = self.queues.clone();
         settings.paths = self.paths;
+        if let Some(series) = &self.series {
+            settings.windows_every = Some(series.every);
+            settings.windows_of = Some(series.workloads.clone());
+            settings.lines.clone_from(&series.lines);
+        }
         settings
     }
 

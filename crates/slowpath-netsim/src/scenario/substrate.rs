@@ -66,6 +66,8 @@ const VIRTUAL_TIME: &[&str] = &[
     "tcp.slow-start-limit",
     "workload[].tcp.slow-start-limit",
     "workload[].datagram",
+    "measure.flows",
+    "measure.links",
     "host.sysctls",
     "host.group",
 ];

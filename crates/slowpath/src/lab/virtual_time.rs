@@ -43,6 +43,9 @@ pub struct Virtual {
     /// Write captures, tcp_info, events and the tables of slowpath sim into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Write those tables as CSV, too
+    #[arg(long, requires = "out")]
+    pub csv: bool,
     /// Record TCP's handlers at both ends of every connection, for slowpath replay
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -107,6 +110,7 @@ pub(super) fn run(args: &Virtual) -> Result<Outcome, Failure> {
     }
     let outputs = sim::Options {
         tables: args.out.clone(),
+        csv: args.csv,
         html: args.html.clone(),
         json: args.json,
         quiet: args.quiet,
@@ -154,6 +158,7 @@ fn sweep(args: &Virtual, set: Vec<String>, kernel: &Kernel) -> Result<Outcome, F
         file: args.scenario.clone(),
         set,
         tables: args.out.clone(),
+        csv: args.csv,
         html: args.html.clone(),
         json: args.json,
         quiet: args.quiet,

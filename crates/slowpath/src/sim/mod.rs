@@ -38,6 +38,8 @@ pub struct Options {
     pub set: Vec<String>,
     /// Where to write tables.
     pub tables: Option<PathBuf>,
+    /// Tables also as CSV.
+    pub csv: bool,
     /// Where to write the report.
     pub html: Option<PathBuf>,
     /// JSON instead of text.
@@ -125,6 +127,7 @@ pub(crate) fn write(
             name: &loaded.name,
             text: &loaded.text,
             seed: scenario.seed,
+            csv: options.csv,
         };
         tables::write(directory, metadata, scenario, results)
             .map_err(|error| Failure::Write(error.to_string()))?;

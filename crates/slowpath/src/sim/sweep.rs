@@ -103,6 +103,7 @@ pub(crate) fn run(
             name: &base.name,
             text: &base.text,
             seed: base.scenario.seed,
+            csv: options.csv,
         };
         table::write(directory, metadata, &sweep, &results)
             .map_err(|error| Failure::Write(error.to_string()))?;

@@ -4,7 +4,10 @@
 use super::Simulation;
 use crate::engine::network::{HostId, SwitchId};
 use crate::engine::settings::{QueueSeries, SimulationError};
-use crate::results::{Conservation, HostRecord, PortRecord, QueueSample, Results, WindowSample};
+use crate::results::{
+    Conservation, HostRecord, LineSample, PortRecord, QueueSample, Results, WindowSample,
+};
+use crate::topology::Node;
 use slowpath_switch::{PortId, Span};
 
 impl Simulation {
@@ -27,14 +30,55 @@ impl Simulation {
 
     /// The congestion windows of connections that have something to do.
     pub(super) fn record_windows(&mut self) {
+        let labels = self.settings.windows_of.as_deref();
+        let most = self.records.max_queues;
         for connection in self.connections.places.iter().filter(|c| c.open) {
-            if let Some(message) = connection.messages.front() {
-                self.records.windows.push(WindowSample {
-                    at: self.now,
-                    flow: message.record.id,
-                    segments: connection.sender.congestion().window,
-                });
+            if labels.is_some_and(|labels| !labels.contains(&connection.label)) {
+                continue;
             }
+            let Some(message) = connection.messages.front() else {
+                continue;
+            };
+            if self.records.windows.len() >= most {
+                self.records.queues_lost += 1;
+                continue;
+            }
+            self.records.windows.push(WindowSample {
+                at: self.now,
+                flow: message.record.id,
+                segments: connection.sender.congestion().window,
+                arrived: connection.arrived_of(message),
+            });
+        }
+    }
+
+    /// What links carried until now.
+    pub(super) fn record_lines(&mut self) {
+        for line in &self.settings.lines {
+            let link = self.network.topology.links().get(*line as usize / 2);
+            let Some((from, port)) = link.map(|link| link.ends[*line as usize % 2]) else {
+                continue;
+            };
+            let (packets, bytes) = match from {
+                Node::Host(host) => {
+                    let interface = &self.interfaces[host as usize];
+                    (interface.sent_packets, interface.sent_bytes)
+                }
+                Node::Switch(switch) => {
+                    let counters = self.nodes[switch as usize].switch.counters(PortId(port));
+                    (counters.dequeued, counters.dequeued_bytes)
+                }
+            };
+            if self.records.lines.len() >= self.records.max_queues {
+                self.records.queues_lost += 1;
+                continue;
+            }
+            self.records.lines.push(LineSample {
+                at: self.now,
+                line: *line,
+                packets,
+                bytes,
+            });
         }
     }
 
@@ -95,6 +139,7 @@ impl Simulation {
             stretch: Span(1 << self.records.stretch_shift),
             queues: self.records.queues,
             windows: self.records.windows,
+            lines: self.records.lines,
             queue_samples_lost: self.records.queues_lost,
             labels: self.records.labels,
             packets: self.records.packets.map(|log| log.log),

@@ -245,6 +245,7 @@ impl Simulation {
                 self.now = next_sample;
                 if next_windows <= next_queues {
                     self.record_windows();
+                    self.record_lines();
                     next_windows += windows.unwrap_or(Span::ZERO);
                 } else {
                     self.sample::<WATCH>();
