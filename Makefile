@@ -15,7 +15,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-ingest bench-ship bench-trace bench-sim bench-sweep bench-lab bench-record bench-owamp bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-explain check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-ingest bench-ship bench-trace bench-sim bench-sweep bench-lab bench-record bench-owamp bench-emulator lab-kernel lab-guest judge-simulator python-wheel check-python check-trace check-verdicts check-answers check-sim check-butterfly check-explain check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +108,14 @@ check-truth: ## precision and recall of every verdict on random real TCP (root, 
 	@tools/need.sh rust build
 	@tools/need.sh --try demo
 	@$(CARGO) run --release --locked -p slowpath-truth --bin check-truth -- --write docs/reference/accuracy.md $(TRUTH)
+
+python-wheel: ## the Python package that reads every table, as a wheel in python/dist
+	@tools/need.sh --try peers
+	@tools/python.sh wheel
+
+check-python: build ## its tests and its three notebooks, headless
+	@tools/need.sh --try peers
+	@tools/python.sh check $(SLOWPATH)
 
 check-sim: ## the same dumbbells here and in ns-3, and slowdowns on a fat-tree (10 min)
 	@tools/need.sh rust build
