@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // DCTCP on a fat-tree in ns-3: fat-tree K MICROSECONDS FLOWS [COMPLETIONS], where the file FLOWS
-// has a flow a line: start in ns, from, to, bytes. The file COMPLETIONS gets a line for each: from
-// the start until the last byte was at the receiver, in ns; 0: not done. The links, the buffers and
+// has a flow a line: start in ns, from, to, bytes. With COMPLETIONS four numbers follow: the ports
+// upwards that data takes at the edge and at the aggregation switch, and acknowledgements; and that
+// file gets a line for each flow: from the start until the last byte was at the receiver, in ns; 0:
+// not done. The links, the buffers and
 // TCP are those of crates/slowpath-netsim/examples/bench-sim.rs. The last line is JSON.
 #include "ns3/applications-module.h"
 #include "ns3/core-module.h"
@@ -49,11 +51,62 @@ Arrived(uint32_t flow, Ptr<const Packet> packet, const Address&)
     }
 }
 
+// A queue that marks what comes while so many packets wait, and drops what finds it full. What the
+// device holds for the line (one packet) belongs to the queue.
+class ThresholdQueueDisc : public QueueDisc
+{
+  public:
+    static TypeId GetTypeId()
+    {
+        static TypeId id = TypeId("ns3::ThresholdQueueDisc").SetParent<QueueDisc>().AddConstructor<ThresholdQueueDisc>();
+        return id;
+    }
+
+  private:
+    static constexpr uint32_t MOST = 249;
+    static constexpr uint32_t MARKING = 64;
+
+    bool DoEnqueue(Ptr<QueueDiscItem> item) override
+    {
+        const uint32_t waiting = GetInternalQueue(0)->GetNPackets();
+        if (waiting >= MOST)
+        {
+            DropBeforeEnqueue(item, "full");
+            return false;
+        }
+        if (waiting >= MARKING)
+        {
+            // Of no effect on what is not ECN-capable.
+            Mark(item, "threshold");
+        }
+        return GetInternalQueue(0)->Enqueue(item);
+    }
+
+    Ptr<QueueDiscItem> DoDequeue() override
+    {
+        return GetInternalQueue(0)->Dequeue();
+    }
+
+    bool CheckConfig() override
+    {
+        if (GetNInternalQueues() == 0)
+        {
+            AddInternalQueue(CreateObjectWithAttributes<DropTailQueue<QueueDiscItem>>("MaxSize", StringValue("1000p")));
+        }
+        return GetNQueueDiscClasses() == 0 && GetNPacketFilters() == 0;
+    }
+
+    void InitializeParams() override
+    {
+    }
+};
+
 // A link with a subnet of its own; the far end's address and the near end's interface.
 struct End
 {
     uint32_t interface;
     Ipv4Address peer;
+    uint32_t interface_there;
 };
 
 int
@@ -106,22 +159,30 @@ main(int argc, char** argv)
                          "MaxTh", DoubleValue(65),
                          "LinkBandwidth", StringValue("10Gbps"),
                          "LinkDelay", StringValue("1us"));
+    const bool completions = argc == 5;
+    TrafficControlHelper threshold;
+    threshold.SetRootQueueDisc("ns3::ThresholdQueueDisc");
+    TrafficControlHelper& port = completions ? threshold : red;
     TrafficControlHelper large;
     large.SetRootQueueDisc("ns3::FifoQueueDisc", "MaxSize", StringValue("100000p"));
     Ipv4AddressHelper address("10.0.0.0", "255.255.255.252");
     auto join = [&](Ptr<Node> a, Ptr<Node> b, bool a_is_host) {
         NetDeviceContainer devices = link.Install(a, b);
-        (a_is_host ? large : red).Install(devices.Get(0));
-        red.Install(devices.Get(1));
+        (a_is_host ? large : port).Install(devices.Get(0));
+        port.Install(devices.Get(1));
         Ipv4InterfaceContainer interfaces = address.Assign(devices);
         address.NewNetwork();
         for (uint32_t n = 0; n < 2; n++)
         {
             devices.Get(n)->TraceConnectWithoutContext("PhyTxEnd", MakeCallback(&Hop));
         }
-        End up{interfaces.Get(0).second, interfaces.GetAddress(1)};
-        End down{interfaces.Get(1).second, interfaces.GetAddress(0)};
+        End up{interfaces.Get(0).second, interfaces.GetAddress(1), interfaces.Get(1).second};
+        End down{interfaces.Get(1).second, interfaces.GetAddress(0), interfaces.Get(0).second};
         return std::make_pair(up, down);
+    };
+    // One address of a host for each way to it.
+    auto alias = [&](uint32_t host, uint32_t at_edge, uint32_t at_aggregation) {
+        return Ipv4Address((11U << 24) + (host << 8) + at_edge * half + at_aggregation + 1);
     };
     auto route = [&](Ptr<Node> node, Ipv4Address to, const End& end) {
         routing.GetStaticRouting(node->GetObject<Ipv4>())->AddHostRouteTo(to, end.peer, end.interface);
@@ -176,6 +237,23 @@ main(int argc, char** argv)
         {
             route(core.Get(c), where[d], core_down[c][pod]);
         }
+        for (uint32_t way = 0; completions && way < half * half; way++)
+        {
+            const uint32_t at_edge = way / half;
+            const uint32_t at_aggregation = way % half;
+            const Ipv4Address to = alias(d, at_edge, at_aggregation);
+            host.Get(d)->GetObject<Ipv4>()->AddAddress(to_host[d].interface_there, Ipv4InterfaceAddress(to, Ipv4Mask("255.255.255.255")));
+            for (uint32_t s = 0; s < edges; s++)
+            {
+                route(edge.Get(s), to, s == home ? to_host[d] : edge_up[s][at_edge]);
+                const bool inside = s / half == pod;
+                route(aggregation.Get(s), to, inside ? edge_down[home][s % half] : core_up[s][at_aggregation]);
+            }
+            for (uint32_t c = 0; c < half * half; c++)
+            {
+                route(core.Get(c), to, core_down[c][pod]);
+            }
+        }
         PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), 9));
         sink.Install(host.Get(d));
     }
@@ -186,20 +264,29 @@ main(int argc, char** argv)
     uint32_t from;
     uint32_t to;
     uint32_t count = 0;
-    const bool completions = argc == 5;
     while (flows >> start >> from >> to >> bytes)
     {
-        uint16_t port = 9;
+        uint16_t listens = 9;
+        Ipv4Address there = where[to];
+        Ipv4Address here;
         if (completions)
         {
+            uint32_t a, b, c, d;
+            flows >> a >> b >> c >> d;
+            there = alias(to, a, b);
+            here = alias(from, c, d);
             // A port of its own, so that what arrives there is this flow's.
-            port = 10 + count;
-            PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), port));
+            listens = 10 + count;
+            PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), listens));
             sink.Install(host.Get(to)).Get(0)->TraceConnectWithoutContext("Rx", MakeBoundCallback(&Arrived, count));
             g_arrivals.push_back({start, bytes, 0});
         }
-        BulkSendHelper source("ns3::TcpSocketFactory", InetSocketAddress(where[to], port));
+        BulkSendHelper source("ns3::TcpSocketFactory", InetSocketAddress(there, listens));
         source.SetAttribute("MaxBytes", UintegerValue(bytes));
+        if (completions)
+        {
+            source.SetAttribute("Local", AddressValue(InetSocketAddress(here, 0)));
+        }
         source.SetAttribute("SendSize", UintegerValue(14600));
         source.Install(host.Get(from)).Start(NanoSeconds(start));
         count++;

@@ -3,7 +3,7 @@
 //!
 //! What enters: a [`State`], the agent's sums and gauges at one moment. What leaves:
 //! [`catalogue`] makes metrics of it, [`prometheus`] writes them as text for a scrape,
-//! [`otlp`] as a message to push. Records of the log: [`rows`] makes rows of them, [`redaction`] and
+//! [`otlp`] as a message to push. Records of the log: [`log`] reads them, [`rows`] makes rows of them, [`redaction`] and
 //! [`anonymise`] hide what is sensitive, [`table`] writes CSV or JSON lines. The kernel's
 //! socket state: [`mlab`] saves it as M-Lab's `tcp-info` does. Two thin shells do I/O: [`http`]
 //! serves the text, [`push`] delivers the message; [`exporters`] starts and ends both.
@@ -18,7 +18,7 @@
 //! - No client of [`http`], slow, broken or one of many, makes the agent wait or take more memory
 //!   than [`http::MAX_CLIENTS`] times a request and a response.
 //!
-//! What it never does: judge, poll, or touch the log.
+//! What it never does: judge, poll, or write the log.
 
 pub mod anonymise;
 pub mod catalogue;
@@ -26,6 +26,7 @@ mod counters;
 pub mod exporters;
 mod family;
 pub mod http;
+pub mod log;
 pub mod mlab;
 pub mod otlp;
 pub mod partition;

@@ -2,17 +2,19 @@
 //! Completion times of DCTCP's web-search flows on a fat-tree, for another simulator beside it.
 //!
 //! `fat-tree CDF K MICROSECONDS DRAIN SEED FLOWS`: flow sizes; the fat-tree; in which time flows begin, and how much longer the run goes on; the
-//! file that the flows go to (start in ns, from, to, bytes). Prints for each flow its bytes, its completion time and the ideal one in
-//! nanoseconds; 0: not done.
+//! file that the flows go to: start in ns, from, to, bytes, then the numbers of the ports upwards at the edge and at the aggregation
+//! switch, of data and of acknowledgements. Prints for each flow its bytes, its completion time and the ideal one in nanoseconds; 0:
+//! not done.
 
 #[path = "scene/mod.rs"]
 mod scene;
 
-use slowpath_netsim::engine::{Settings, Simulation};
+use slowpath_netsim::engine::{Network, Settings, Simulation, SwitchId};
+use slowpath_netsim::results::FlowRecord;
 use slowpath_netsim::tcp::TcpConfig;
-use slowpath_netsim::topology::IdealTimes;
+use slowpath_netsim::topology::{IdealTimes, Node};
 use slowpath_netsim::workload::SizeDistribution;
-use slowpath_switch::{Span, Time};
+use slowpath_switch::{Destination, Header, PortId, Random, Span, Switch, Time};
 use std::error::Error;
 use std::io::Write;
 
@@ -25,7 +27,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seed = seed.parse()?;
     let until = Time::ZERO + Span::from_micros(begin.parse()?);
     let (network, workloads) = scene::scene(k.parse()?, sizes, until, seed)?;
-    std::fs::write(file, scene::text(&workloads, seed))?;
     let tcp = TcpConfig {
         handshake: true,
         ..scene::tcp()
@@ -33,8 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mss, header) = (tcp.mss, tcp.header);
     let mut settings = Settings::new(tcp, until + Span::from_micros(drain.parse()?));
     settings.seed = seed;
+    settings.paths = true;
     let simulation = Simulation::new(&network, settings)?;
     let results = simulation.run(scene::flows(&workloads, seed), |_| ())?;
+    std::fs::write(file, with_ways(&network, &results.flows, seed)?)?;
     let mut ideal = IdealTimes::new(&network.topology);
     let mut out = std::io::stdout().lock();
     for flow in &results.flows {
@@ -44,4 +47,70 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(out, "{} {took} {}", flow.bytes, ideal.0 / 1000)?;
     }
     Ok(())
+}
+
+/// The flows with their ways up.
+fn with_ways(
+    network: &Network,
+    flows: &[FlowRecord],
+    seed: u64,
+) -> Result<String, Box<dyn Error>> {
+    let switches = network.build::<Header>()?;
+    // What the engine draws for each connection; acknowledgements have the next number.
+    let mut random = Random::stream(seed, u64::from(u32::MAX));
+    let mut text = String::new();
+    for flow in flows {
+        let key = random.next_u64() as u32;
+        let [from, to] = [flow.source.0, flow.destination.0];
+        let way = way(network, &switches, from, to, key);
+        if way != flow.path {
+            return Err(format!("flow {} took another way than its key says", flow.id).into());
+        }
+        let back = self::way(network, &switches, to, from, key.wrapping_add(1));
+        let [a, b, c, d] = [upwards(network, &way), upwards(network, &back)].concat()[..] else {
+            return Err("four numbers".into());
+        };
+        let (start, bytes) = (flow.start.as_nanos(), flow.bytes);
+        text += &format!("{start} {from} {to} {bytes} {a} {b} {c} {d}\n");
+    }
+    Ok(text)
+}
+
+/// The ports by which packets with that key leave switches.
+fn way(
+    network: &Network,
+    switches: &[Switch<Header>],
+    from: u32,
+    to: u32,
+    key: u32,
+) -> Vec<(SwitchId, PortId)> {
+    let topology = &network.topology;
+    let mut way = Vec::new();
+    let mut next = topology.hosts()[from as usize].port.peer;
+    while let Node::Switch(node) = next
+        && let Some(port) = switches[node as usize].next_port(Destination(to), key.into())
+    {
+        way.push((SwitchId(node), port));
+        next = topology.switches()[node as usize].ports[usize::from(port.0)].peer;
+    }
+    way
+}
+
+/// Which of its ports upwards the edge switch takes, and the aggregation switch; 0 where the way does not lead up.
+fn upwards(network: &Network, way: &[(SwitchId, PortId)]) -> [usize; 2] {
+    let topology = &network.topology;
+    let mut numbers = [0; 2];
+    for (number, above) in numbers.iter_mut().zip(["aggregation-", "core-"]) {
+        let is_up = |node: Node| topology.name(node).starts_with(above);
+        for (switch, port) in way {
+            let ports = &topology.switches()[switch.0 as usize].ports;
+            let name = topology.name(Node::Switch(switch.0));
+            // A core switch has ports to aggregation switches, too.
+            if is_up(ports[usize::from(port.0)].peer) && !name.starts_with("core-") {
+                let before = ports[..usize::from(port.0)].iter();
+                *number = before.filter(|port| is_up(port.peer)).count();
+            }
+        }
+    }
+    numbers
 }

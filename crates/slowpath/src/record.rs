@@ -15,6 +15,7 @@ use clap::Args;
 use recorder::{EventsFile, KernelRecorder, Unrecorded};
 use serde_json::json;
 use slowpath_files::OutputFile;
+use slowpath_lab::virtual_time::{SOURCE, version};
 use slowpath_recorder::handlers::MOST_PORTS;
 use slowpath_recorder::stock::{Host, Joined};
 use slowpath_recording::{self as recording, Origin, RecorderKind};
@@ -85,6 +86,9 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
     let file = OutputFile::create(&args.out).map_err(|error| unwritable(&args.out, &error))?;
     let mut recorder = KernelRecorder::open(&args.port, args.light, args.both_ends)?;
     let kind = recorder.kind();
+    for line in beforehand(kind, &release(), SOURCE) {
+        message::say(line);
+    }
     let (sender, receiver) = events::with_signals()?;
     let mut running = match args.command.is_empty() {
         true => None,
@@ -106,6 +110,31 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
     let size = write(file, &args.out, &joined)?;
     summary(args, &joined, &unrecorded, size)?;
     Ok(running.map_or(Outcome::Done, |running| outcome(args, &running)))
+}
+
+/// What a replay of such a recording cannot be, to be known before it is made.
+fn beforehand(kind: RecorderKind, release: &str, replays: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let this = version(release);
+    let is_same = this == replays || this.starts_with(&format!("{replays}."));
+    if !is_same {
+        lines.push(format!(
+            "this kernel is Linux {this}, and slowpath replay runs Linux {replays}: it follows each connection up to where the two differ, and says where"
+        ));
+    }
+    if kind == RecorderKind::Tracepoints {
+        lines.push(
+            "tracepoints give no calls and no deferred work (they are inferred), no IPv6, and no connection to another machine"
+                .to_owned(),
+        );
+    }
+    lines
+}
+
+/// As `uname -r` says it.
+fn release() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.trim().to_owned()
 }
 
 /// That of the command; 1 if a signal ended it.
@@ -168,11 +197,10 @@ fn record(
 }
 
 fn origin(recorder: RecorderKind) -> Origin {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_nanos() as i64);
     Origin {
-        kernel: release.trim().to_owned(),
+        kernel: release(),
         // The events say it.
         hz: 0,
         epoch: now - slowpath_observe::monotonic().0 as i64,
@@ -249,6 +277,9 @@ fn summary(
             ""
         },
     )?;
+    if connections.is_empty() && joined.recording.one_sided.is_empty() {
+        writeln!(out, "{}", nothing(args))?;
+    }
     for connection in connections {
         if let Err(reason) = connection.replayable() {
             let [from, to] = connection.addresses;
@@ -257,6 +288,19 @@ fn summary(
     }
     write_left_out(joined, unrecorded, out)?;
     Ok(())
+}
+
+/// Why there is no connection.
+fn nothing(args: &Record) -> String {
+    let ports: Vec<String> = args.port.iter().map(ToString::to_string).collect();
+    let which = match ports.len() {
+        0 => String::new(),
+        1 => format!(" to or from port {}", ports[0]),
+        _ => format!(" to or from ports {}", ports.join(", ")),
+    };
+    format!(
+        "there is nothing to replay: no connection{which} was opened while it recorded, and those that were open before are not recorded"
+    )
 }
 
 /// Whether only tracepoints were used.
@@ -303,7 +347,32 @@ fn write_left_out(
     }
     if unrecorded.losses.total() > 0 {
         let lost = plural(unrecorded.losses.total(), "event");
-        writeln!(out, "lost: {lost}")?;
+        let of = match joined.recording.connections.is_empty() {
+            true => ", of sockets that are not in the recording",
+            false => "",
+        };
+        writeln!(out, "lost: {lost}{of}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_replay_cannot_be_is_said_before() {
+        let bpf = |release| beforehand(RecorderKind::Bpf, release, "6.12");
+        assert!(bpf("6.12.48+deb13-cloud-amd64").is_empty());
+        assert!(bpf("6.12").is_empty());
+        // 6.120 is not 6.12.
+        for other in ["6.1.0-40-amd64", "6.120.1", "5.15.0-91-generic"] {
+            let [line] = &bpf(other)[..] else {
+                panic!("{other}")
+            };
+            assert!(line.contains("runs Linux 6.12"), "{line}");
+        }
+        let light = beforehand(RecorderKind::Tracepoints, "6.12.1", "6.12");
+        assert!(light[0].contains("no IPv6"), "{light:?}");
+    }
 }

@@ -3,7 +3,7 @@ use super::*;
 use crate::options::ExitOn;
 use slowpath_model::{Coverage, Problem, ProblemSet};
 use slowpath_views::filter::Filter;
-pub(crate) use slowpath_views::scripted::{at, interval, seconds, summary};
+use slowpath_views::scripted::{at, interval, seconds, summary};
 
 #[test]
 fn problems_found_show_in_the_exit_status() {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::report::tests::{at, interval, summary};
+
 use slowpath_model::Problem;
 use slowpath_store::{HostIdentity, LogWriter, Options};
+use slowpath_views::scripted::{at, interval, summary};
+use std::path::Path;
 use std::collections::BTreeSet;
 
 const CONNECTIONS: u64 = 40;
@@ -29,24 +31,8 @@ fn log(directory: &Path) {
     log.close();
 }
 
-fn arguments(table: TableArg) -> Export {
-    Export {
-        filter: Vec::new(),
-        table,
-        format: FormArg::Csv,
-        since: Since::Ago(Duration::from_secs(1)),
-        log: None,
-        redact: false,
-        anonymise: false,
-        key_file: None,
-        mlab: None,
-        interval: Duration::from_secs(1),
-        length: None,
-    }
-}
-
 /// The lines of a table, without the first, in any order; `at_once` connections are kept.
-fn lines(directory: &Path, table: TableArg, at_once: usize) -> BTreeSet<String> {
+fn lines(directory: &Path, table: LogTable, at_once: usize) -> BTreeSet<String> {
     let all = in_order(directory, table, at_once);
     let lines: BTreeSet<String> = all.iter().cloned().collect();
     assert_eq!(lines.len(), all.len(), "no line comes twice");
@@ -54,22 +40,17 @@ fn lines(directory: &Path, table: TableArg, at_once: usize) -> BTreeSet<String> 
 }
 
 /// The same in the order of the table.
-fn in_order(directory: &Path, table: TableArg, at_once: usize) -> Vec<String> {
-    let args = arguments(table);
-    let job = Job {
+fn in_order(directory: &Path, table: LogTable, at_once: usize) -> Vec<String> {
+    let log = LogExport {
         reader: LogReader::open(directory).unwrap(),
         range: TimeRange::ALL,
         filter: &Filter::default(),
-        redaction: redaction(&args).unwrap(),
+        redaction: Redaction::new(false, None),
         form: Form::Csv,
         at_once,
     };
     let mut out = Vec::new();
-    let done = match table {
-        TableArg::Intervals => job.intervals(&mut out),
-        _ => job.connections(&mut out),
-    };
-    let (report, wrote) = done.unwrap();
+    let (report, wrote) = log.write(table, &mut out).unwrap();
     wrote.unwrap();
     assert_eq!(report.unreadable, []);
     let text = String::from_utf8(out).unwrap();
@@ -102,7 +83,7 @@ impl Write for Gone {
 fn rows_come_in_the_order_of_the_log_and_with_its_values() {
     let directory = tempfile::tempdir().unwrap();
     log(directory.path());
-    let rows = in_order(directory.path(), TableArg::Intervals, AT_ONCE);
+    let rows = in_order(directory.path(), LogTable::Intervals, AT_ONCE);
     let columns = rows::interval_columns();
     let at = |name: &str| columns.iter().position(|c| *c == name).unwrap();
     let reader = LogReader::open(directory.path()).unwrap();
@@ -131,29 +112,25 @@ fn rows_come_in_the_order_of_the_log_and_with_its_values() {
 fn when_the_outputs_reader_goes_nothing_more_is_read() {
     let directory = tempfile::tempdir().unwrap();
     log(directory.path());
-    for table in [TableArg::Intervals, TableArg::Connections] {
+    for table in [LogTable::Intervals, LogTable::Connections] {
         let header = match table {
-            TableArg::Intervals => rows::interval_columns(),
+            LogTable::Intervals => rows::interval_columns(),
             _ => rows::summary_columns(),
         };
         // In the header, after it, and in a row.
         let header = header.join(",").len() + 1;
         for takes in [0, header, header + 10] {
-            let job = Job {
+            let log = LogExport {
                 reader: LogReader::open(directory.path()).unwrap(),
                 range: TimeRange::ALL,
                 filter: &Filter::default(),
-                redaction: redaction(&arguments(table)).unwrap(),
+                redaction: Redaction::new(false, None),
                 form: Form::Csv,
                 at_once: AT_ONCE,
             };
-            let stop = job.reader.stop();
+            let stop = log.reader.stop();
             let out = Gone { takes };
-            let (_, wrote) = match table {
-                TableArg::Intervals => job.intervals(out),
-                _ => job.connections(out),
-            }
-            .unwrap();
+            let (_, wrote) = log.write(table, out).unwrap();
             assert_eq!(wrote.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
             assert!(stop.is_set());
         }
@@ -165,8 +142,8 @@ fn in_parts_it_says_the_same() {
     let directory = tempfile::tempdir().unwrap();
     log(directory.path());
     for (table, rows) in [
-        (TableArg::Intervals, 2 * CONNECTIONS + 1),
-        (TableArg::Connections, CONNECTIONS),
+        (LogTable::Intervals, 2 * CONNECTIONS + 1),
+        (LogTable::Connections, CONNECTIONS),
     ] {
         let whole = lines(directory.path(), table, AT_ONCE);
         assert_eq!(whole.len() as u64, rows);
