@@ -34,6 +34,7 @@ mod causes;
 mod link;
 mod message_state;
 mod messages;
+mod picture;
 mod state;
 mod timeline;
 mod trial;
@@ -44,6 +45,7 @@ pub use category::Category;
 pub use link::Link;
 pub use message_state::{MessageState, NoMessageState, message_state};
 pub use messages::{Message, NetworkPath, unimpeded};
+pub use picture::{Picture, SentBytes, WindowEdges};
 pub use state::{Pending, State, Window};
 pub use trial::{Change, Departure, Trial, confirm};
 pub use wait_kind::{PAUSE, Waited};
@@ -103,6 +105,8 @@ pub struct Explanation {
     pub waits: Vec<Wait>,
     /// Its bytes that were sent again.
     pub sent_again: u64,
+    /// What its sender did over time; empty of messages that were not slow.
+    pub picture: Picture,
 }
 
 impl Explanation {
@@ -143,12 +147,17 @@ pub fn explain(facts: &Facts<'_>) -> Result<Vec<Explanation>, Unexplained> {
             let late = message.duration().zip(one_sided);
             let late = late.map(|(took, one_sided)| (took, took.saturating_sub(one_sided)));
             let category = category::of(late, &waits);
+            let picture = match category {
+                Category::NotSlow => Picture::default(),
+                _ => picture::picture(&timeline, &message),
+            };
             found.push(Explanation {
                 message,
                 unimpeded: one_sided,
                 category,
                 waits,
                 sent_again,
+                picture,
             });
         }
     }

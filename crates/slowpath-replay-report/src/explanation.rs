@@ -46,7 +46,7 @@ pub struct Selection {
 
 impl Selection {
     /// Messages with their connections, the one that lost the most time first; and how many were left out.
-    fn of(self, all: &[ConnectionExplanation]) -> (Vec<(usize, &Explanation)>, usize) {
+    pub(crate) fn of(self, all: &[ConnectionExplanation]) -> (Vec<(usize, &Explanation)>, usize) {
         let messages = all.iter().flat_map(|one| {
             let messages = one.messages.iter().flatten();
             messages.map(|message| (one.number, message))
@@ -68,7 +68,7 @@ fn lost(message: &Explanation) -> Duration {
     took.saturating_sub(message.unimpeded.unwrap_or_default())
 }
 
-fn ms(time: Duration) -> f64 {
+pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
@@ -117,7 +117,7 @@ pub fn write(
     Ok(())
 }
 
-fn message_text(it: &Explanation, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn message_text(it: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     let bytes = it.message.bytes.end - it.message.bytes.start;
     write!(
         out,

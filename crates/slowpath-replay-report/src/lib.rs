@@ -13,6 +13,7 @@
 pub mod collection;
 pub mod dump;
 pub mod explanation;
+pub mod explanation_page;
 pub mod file;
 pub mod fitted;
 pub mod info;

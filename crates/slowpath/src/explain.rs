@@ -11,7 +11,7 @@ use slowpath_lab::virtual_time::{self, Kernel};
 use slowpath_recording::Recording;
 use slowpath_replay::WhatIf;
 use slowpath_replay_report::explanation::{self, ConnectionExplanation, Selection};
-use slowpath_replay_report::outputs;
+use slowpath_replay_report::{explanation_page, outputs};
 use slowpath_text::Paint;
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ Examples:
   slowpath explain run.rec                          every slow message, and what it waited for, the worst first
   slowpath explain run.rec --top 3                  the three that lost the most time
   slowpath explain run.rec --connection 4 --all     all messages of one connection
+  slowpath explain run.rec --html run.html          with a time-sequence graph of each
   slowpath explain run.rec --json
 A message is slow if it took more than twice as long as it would by itself on its path. docs/reference/explain.md has the categories and the rules.")]
 pub struct Explain {
@@ -41,6 +42,9 @@ pub struct Explain {
     /// Show only the N messages that lost the most time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
+    /// Write a page with a time-sequence graph of each of them
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Do not confirm causes by further replays
     #[arg(long)]
     pub quick: bool,
@@ -105,6 +109,12 @@ pub fn run(args: &Explain) -> Result<Outcome, Failure> {
         everything: args.all,
         top: args.top.map(|top| top as usize),
     };
+    if let Some(path) = &args.html {
+        let title = args.file.display().to_string();
+        let page = explanation_page::page(selection, &recording, &all, &title);
+        slowpath_files::write(path, page)
+            .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
+    }
     if args.json {
         writeln!(out, "{}", explanation::json(selection, &recording, &all))?;
     } else {
