@@ -4,7 +4,7 @@
 //! Everything here follows from the tables too (`docs/reference/simulator.md` says how), and a test
 //! computes it from them.
 
-use super::distribution::{Percentiles, Times};
+use super::distribution::{Percentiles, Spread, Times, p99_spread};
 use super::queues::Series;
 use super::slowdown::{ENDLESS, Ideals, Slowdowns};
 use serde::Serialize;
@@ -70,6 +70,8 @@ pub struct WorkloadSummary {
     pub goodput_bits_per_second: f64,
     /// Flow completion times; `None` if no flow is done.
     pub fct: Option<Percentiles>,
+    /// Between which values the 99th percentile of another seed would probably lie; `None` of too few flows.
+    pub fct_p99_spread: Option<Spread>,
     /// Over their ideal times, of flows that are not done too; `None` if they have none.
     pub slowdown: Option<Slowdowns>,
     /// The same by flow size; sizes without flows are left out.
@@ -80,6 +82,8 @@ pub struct WorkloadSummary {
     pub queries_done: u64,
     /// Query completion times; `None` if no query is done.
     pub qct: Option<Percentiles>,
+    /// As `fct_p99_spread`.
+    pub qct_p99_spread: Option<Spread>,
     /// Packets that hosts sent, ACKs included.
     pub packets_sent: u64,
     /// Marks.
@@ -374,8 +378,11 @@ fn workloads(scenario: &Scenario, results: &Results) -> Vec<WorkloadSummary> {
                 .collect();
             let label = &results.labels[number];
             let done = queries.iter().filter_map(|query| query.completion());
-            let qct: Times = done.map(|time| time.0).collect();
-            let qct = qct.percentiles();
+            let asked: Vec<u64> = done.map(|time| time.0).collect();
+            let qct_p99_spread = p99_spread(&asked);
+            let qct = asked.into_iter().collect::<Times>().percentiles();
+            let began = flows.iter().filter_map(|flow| flow.completion());
+            let began: Vec<u64> = began.map(|time| time.0).collect();
             WorkloadSummary {
                 name: workload.name.clone(),
                 class: workload.class,
@@ -386,11 +393,13 @@ fn workloads(scenario: &Scenario, results: &Results) -> Vec<WorkloadSummary> {
                     results.end.0,
                 ),
                 fct: completions(flows),
+                fct_p99_spread: p99_spread(&began),
                 slowdown: ideals.slowdowns(flows.iter().copied(), results.end),
                 sizes: sizes(flows, &mut ideals, results.end),
                 queries: queries.len() as u64,
                 queries_done: qct.map_or(0, |qct| qct.count),
                 qct,
+                qct_p99_spread,
                 packets_sent: label.sent,
                 packets_marked: label.marked,
                 packets_dropped: label.dropped.iter().sum(),

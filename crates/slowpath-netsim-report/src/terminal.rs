@@ -237,6 +237,22 @@ fn queues(s: &Summary) -> Columns {
 
 fn closing(s: &Summary, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)?;
+    let spreads = s.workloads.iter().flat_map(|workload| {
+        let name = plain(&workload.name);
+        let both = [("FCT", workload.fct_p99_spread), ("QCT", workload.qct_p99_spread)];
+        both.into_iter().filter_map(move |(what, spread)| {
+            let (low, high) = spread.map(|it| (time(it.low_us), time(it.high_us)))?;
+            Some(format!("{name} {what} {low} to {high}"))
+        })
+    });
+    let spreads: Vec<String> = spreads.collect();
+    if !spreads.is_empty() {
+        writeln!(
+            out,
+            "another seed would give a p99 of about: {} (--seeds N measures it)",
+            spreads.join(", ")
+        )?;
+    }
     if s.queues.len() > MAX_QUEUES {
         let more = s.queues.len() - MAX_QUEUES;
         writeln!(out, "{more} more queues with shorter means")?;
