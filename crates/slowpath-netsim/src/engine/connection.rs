@@ -3,6 +3,7 @@
 
 use super::network::HostId;
 use super::settings::{Application, FlowSpec, Query, Transport};
+use super::timers::WheelPlace;
 use crate::results::FlowRecord;
 use crate::tcp::{Receiver, Sender, TcpConfig};
 use slowpath_switch::{PortId, Time};
@@ -20,12 +21,17 @@ pub(super) struct Message {
 pub(super) struct EndTimers {
     pub send: Time,
     pub acknowledge: Time,
+    /// Of Linux hosts.
+    pub send_place: WheelPlace,
+    pub acknowledge_place: WheelPlace,
 }
 
 impl EndTimers {
     const NONE: Self = EndTimers {
         send: Time::MAX,
         acknowledge: Time::MAX,
+        send_place: WheelPlace::NONE,
+        acknowledge_place: WheelPlace::NONE,
     };
 }
 
@@ -34,7 +40,7 @@ impl EndTimers {
 pub(super) struct Queued {
     /// Bytes, with `OVERHEAD` for each packet.
     pub bytes: u64,
-    /// The sender waits for that to be less.
+    /// The sender waits for that to be less, until a packet has left (`TSQ_THROTTLED`).
     pub throttled: bool,
 }
 

@@ -473,6 +473,12 @@ impl Scoreboard {
         None
     }
 
+    /// Whether what follows the segment that was sent again last is to be sent again, too.
+    pub fn goes_on(&self) -> bool {
+        let next = self.entries.get(self.resend_from + 1);
+        next.is_some_and(|entry| entry.is(LOST) && !entry.is(RESENT))
+    }
+
     /// Sends the last segment again as a probe: it stays what it is. As its end and length.
     pub fn probe(&mut self, now: Time) -> Option<(u32, u32)> {
         let entry = self.entries.back_mut()?;

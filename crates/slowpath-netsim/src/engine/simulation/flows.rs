@@ -6,10 +6,11 @@ use crate::engine::network::SwitchId;
 use crate::engine::packet::{Body, Content, Hop};
 use crate::engine::recorder::End;
 use crate::engine::settings::{Application, DATAGRAM_HEADER, FlowSpec, SimulationError, Transport};
-use crate::engine::timers::Timer;
+use crate::engine::timers::{Timer, TimerEntry};
 use crate::tcp::{Ack, OVERHEAD};
 use crate::topology::Node;
 use slowpath_switch::{PortId, Time};
+use std::cmp::Reverse;
 
 impl Simulation {
     /// A packet came to a host.
@@ -84,7 +85,7 @@ impl Simulation {
             let hop = self.segment_of(at);
             let connection = &mut self.connections.places[at as usize];
             let Some(hop) = hop else {
-                connection.queued.throttled = connection.sender.is_throttled();
+                connection.queued.throttled |= connection.sender.is_throttled();
                 return;
             };
             let config = config_of(&self.settings.tcp, connection);
@@ -105,7 +106,7 @@ impl Simulation {
         let config = config_of(&self.settings.tcp, connection);
         let bytes = u64::from(hop.bytes.saturating_sub(config.header)) + OVERHEAD;
         connection.queued.bytes = connection.queued.bytes.saturating_sub(bytes);
-        if connection.queued.throttled {
+        if core::mem::take(&mut connection.queued.throttled) {
             self.write_out(host, at);
         }
     }
@@ -114,23 +115,44 @@ impl Simulation {
     #[inline]
     pub(super) fn arm_send(&mut self, at: u32) {
         let connection = &mut self.connections.places[at as usize];
-        if let Some(deadline) = connection.sender.deadline()
-            && deadline < connection.timers.send
-        {
+        let Some(deadline) = connection.sender.deadline() else {
+            return;
+        };
+        if deadline < connection.timers.send {
             connection.timers.send = deadline;
             self.timers
                 .push(deadline, at, Timer::Send, connection.generation);
+        }
+        if self.kernels {
+            self.place_send(at, deadline);
+        }
+    }
+
+    /// Notes where Linux's timer wheel has a sender's timer.
+    fn place_send(&mut self, at: u32, deadline: Time) {
+        let connection = &mut self.connections.places[at as usize];
+        let config = config_of(&self.settings.tcp, connection);
+        let moved = connection.sender.take_timer_moved();
+        if let Some(tick) = config.kernel_tick {
+            let place = &mut connection.timers.send_place;
+            place.set(self.now, deadline, tick, moved, &mut self.timers_set);
         }
     }
 
     pub(super) fn arm_ack(&mut self, at: u32) {
         let connection = &mut self.connections.places[at as usize];
-        if let Some(deadline) = connection.receiver.deadline()
-            && deadline < connection.timers.acknowledge
-        {
+        let Some(deadline) = connection.receiver.deadline() else {
+            return;
+        };
+        if deadline < connection.timers.acknowledge {
             connection.timers.acknowledge = deadline;
             self.timers
                 .push(deadline, at, Timer::Acknowledge, connection.generation);
+        }
+        let config = config_of(&self.settings.tcp, connection);
+        if let Some(tick) = config.kernel_tick {
+            let place = &mut connection.timers.acknowledge_place;
+            place.set(self.now, deadline, tick, false, &mut self.timers_set);
         }
     }
 
@@ -169,11 +191,38 @@ impl Simulation {
         }
     }
 
-    /// The earliest timer.
+    /// The earliest timer; of Linux hosts all of that tick.
     pub(super) fn expire(&mut self) {
-        let Some((at, number, timer, generation)) = self.timers.pop() else {
+        let Some(first) = self.timers.pop() else {
             return;
         };
+        if !self.kernels {
+            return self.expire_one(first);
+        }
+        let mut due = vec![(self.take_place(&first), first)];
+        while self.timers.next() == first.0
+            && let Some(next) = self.timers.pop()
+        {
+            due.push((self.take_place(&next), next));
+        }
+        due.sort_by_key(|entry| Reverse(entry.0));
+        for (_, entry) in due {
+            self.expire_one(entry);
+        }
+    }
+
+    /// When a timer expires among those of the same tick: the larger the earlier.
+    fn take_place(&mut self, entry: &TimerEntry) -> (bool, u64) {
+        let timers = &mut self.connections.places[entry.1 as usize].timers;
+        match entry.2 {
+            Timer::Send => timers.send_place.take(entry.0),
+            Timer::Acknowledge => timers.acknowledge_place.take(entry.0),
+            Timer::Write => (false, 0),
+        }
+    }
+
+    fn expire_one(&mut self, entry: TimerEntry) {
+        let (at, number, timer, generation) = entry;
         let connection = &mut self.connections.places[number as usize];
         if connection.generation != generation || !connection.open {
             return;

@@ -6,7 +6,6 @@ use crate::engine::HostId;
 use crate::engine::flying::Flying;
 use crate::engine::packet::{Body, Hop};
 use crate::engine::recorder::{End, Recorder};
-use crate::engine::timers::Timer;
 use crate::results::SentPacket;
 use slowpath_switch::{DropReason, Packet, Passed, PortId, Time};
 
@@ -266,14 +265,10 @@ impl Simulation {
         let connection = &mut self.connections.places[at as usize];
         let config = config_of(&self.settings.tcp, connection);
         let segment = connection.sender.poll_transmit(config, self.now);
-        if let Some(deadline) = connection.sender.deadline()
-            && deadline < connection.timers.send
-        {
-            connection.timers.send = deadline;
-            self.timers
-                .push(deadline, at, Timer::Send, connection.generation);
-        }
+        self.arm_send(at);
         let segment = segment?;
+        let connection = &mut self.connections.places[at as usize];
+        let config = config_of(&self.settings.tcp, connection);
         connection.in_network += 1;
         let body = self.bodies.insert(Body::segment(at, &segment));
         if let Some(packets) = &mut self.records.packets {

@@ -184,6 +184,7 @@ impl Policy for Linux {
         let has_early = !receiver.early.is_empty();
         if arrival.start > next {
             receiver.policy.reported.add(arrival.start, arrival.end);
+            receiver.note_early_start();
         } else if old {
             // tcp_data_queue: tcp_enter_quickack_mode.
             receiver.quick = receiver.quick.max(receiver.half_window(config));
@@ -244,5 +245,16 @@ impl Policy for Linux {
     /// `tcp_delack_timer_handler`.
     fn delay_expired(receiver: &mut Machine<Self>) {
         receiver.ato = Span((receiver.ato.0 * 2).min(ATO_MAX.0));
+    }
+}
+
+impl Machine<Linux> {
+    /// Where the very first segment comes out of order, the one quick ACK of the window that grows
+    /// for it (`tcp_grow_window`) is the last: `tcp_event_data_recv` no longer takes the first in
+    /// order for the first (`tcp_dec_quickack_mode` has set the delay).
+    fn note_early_start(&mut self) {
+        if self.ato == Span::ZERO {
+            self.ato = ATO_MIN;
+        }
     }
 }

@@ -381,7 +381,7 @@ impl<P: Policy> Machine<P> {
         self.congestion
             .delivered(delivered.segments, ack.ece, una, next);
         if let Some(end) = self.probe.end {
-            P::judge_probe(self, end, ack.ack, duplicate, &delivered);
+            P::judge_probe(self, config, end, ack.ack, duplicate, &delivered);
         }
         if self.phase == Phase::Loss {
             let repeated = !advanced && !window_moved;
@@ -453,7 +453,7 @@ impl<P: Policy> Machine<P> {
         self.stream.right_edge = u64::from(ack.window);
         self.timers.timeout_at = NEVER;
         if self.timers.backoff == 0 {
-            let rtt = now.since(self.last_sent);
+            let rtt = P::elapsed(self.last_sent, now);
             self.sample_rtt(config, rtt, rtt);
         }
         self.timers.backoff = 0;

@@ -167,6 +167,14 @@ impl Sender {
         }
     }
 
+    /// Whether its timer was set to another time than it had, since last asked. Only Linux says.
+    pub fn take_timer_moved(&mut self) -> bool {
+        match &mut self.0 {
+            Kind::Rfc(_) => false,
+            Kind::Linux(machine) => core::mem::take(&mut machine.policy.timer_moved),
+        }
+    }
+
     /// What a segment takes on the wire, bytes.
     #[inline]
     pub fn wire_bytes(&self, config: &TcpConfig, segment: &Segment) -> u16 {

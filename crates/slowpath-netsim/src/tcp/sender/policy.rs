@@ -4,7 +4,6 @@
 //! [`Machine`] is what both have in common. It asks its policy at each point where they differ;
 //! the compiler makes one machine of each policy, so that no test of the kind remains in it.
 
-use super::Phase;
 use super::machine::{Machine, Setup};
 use crate::tcp::config::TcpConfig;
 use crate::tcp::scoreboard::Delivered;
@@ -17,6 +16,15 @@ pub(super) trait Policy: Sized {
     const RTT_UNIT: u64;
     /// What an ACK acknowledges in order and by SACK at once came in order (`prior_fack`).
     const JUDGES_ORDER_BY_EARLIER_ACKS: bool;
+
+    /// A recovery that begins while the window falls for a mark ends where that would have ended
+    /// (`tcp_enter_recovery` leaves `high_seq` as it is).
+    const RECOVERY_KEEPS_POINT: bool;
+    /// A recovery that ends before anything was sent again was needless (`tcp_try_undo_recovery`).
+    const NEEDLESS_WITHOUT_RETRANSMISSION: bool;
+
+    /// How long ago that was, by the sender's clock.
+    fn elapsed(since: Time, now: Time) -> Span;
 
     /// When a timer expires that is set now.
     fn expiry(&self, now: Time, wait: Span) -> Time;
@@ -56,6 +64,7 @@ pub(super) trait Policy: Sized {
     /// What an ACK says of the probe that left when `end` was the next new offset.
     fn judge_probe(
         sender: &mut Machine<Self>,
+        config: &TcpConfig,
         end: u64,
         ack: u64,
         duplicate: bool,
@@ -65,8 +74,11 @@ pub(super) trait Policy: Sized {
     /// RACK: marks segments lost by time; how many.
     fn find_lost_by_time(sender: &mut Machine<Self>, config: &TcpConfig, now: Time) -> u32;
 
-    /// The window begins to fall, in [`Phase::Recovery`] or [`Phase::Reduced`].
-    fn reduction_began(sender: &mut Machine<Self>, phase: Phase);
+    /// The window begins to fall, for a loss or a mark.
+    fn reduction_began(sender: &mut Machine<Self>, config: &TcpConfig);
+
+    /// A loss is being repaired from now on; the window may have been falling for a mark.
+    fn recovery_began(sender: &mut Machine<Self>);
 
     /// The last step of an ACK: its timers.
     fn after_ack(

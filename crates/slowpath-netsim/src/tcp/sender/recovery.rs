@@ -108,7 +108,8 @@ impl<P: Policy> Machine<P> {
     #[inline]
     fn leave_phase(&mut self, config: &TcpConfig, advanced: bool) {
         let una = self.stream.una;
-        if una < self.recovery_point || !advanced {
+        let may_end = advanced || P::RECOVERY_KEEPS_POINT && self.phase == Phase::Recovery;
+        if una < self.recovery_point || !may_end {
             return;
         }
         match self.phase {
@@ -117,7 +118,9 @@ impl<P: Policy> Machine<P> {
                 self.phase = Phase::Open;
             }
             Phase::Recovery => {
-                self.end_reduction(config);
+                if !(P::NEEDLESS_WITHOUT_RETRANSMISSION && self.take_back_unused()) {
+                    self.end_reduction(config);
+                }
                 self.dup_acks = 0;
                 self.phase = Phase::Open;
                 self.reordering.settle();
@@ -155,13 +158,17 @@ impl<P: Policy> Machine<P> {
     pub fn enter_recovery(&mut self, config: &TcpConfig, echo: bool) {
         self.counts.recoveries += 1;
         self.remember(echo || self.phase == Phase::Reduced);
-        if self.phase != Phase::Reduced {
+        let is_falling = self.phase == Phase::Reduced;
+        if !is_falling {
             self.reduction.begin(self.congestion.window);
             self.congestion.on_loss();
+            P::reduction_began(self, config);
         }
         self.phase = Phase::Recovery;
-        self.recovery_point = self.stream.next;
-        P::reduction_began(self, Phase::Recovery);
+        if !is_falling || !P::RECOVERY_KEEPS_POINT {
+            self.recovery_point = self.stream.next;
+        }
+        P::recovery_began(self);
         if !config.proportional_rate_reduction {
             self.congestion.window = self.congestion.ssthresh;
             self.forced = true;
@@ -176,7 +183,7 @@ impl<P: Policy> Machine<P> {
         self.phase = Phase::Reduced;
         self.recovery_point = self.stream.next;
         self.reduction.cwr_due = true;
-        P::reduction_began(self, Phase::Reduced);
+        P::reduction_began(self, config);
         if !config.proportional_rate_reduction {
             self.congestion.window = self.congestion.window.min(self.congestion.ssthresh);
         }

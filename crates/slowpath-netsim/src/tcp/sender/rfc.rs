@@ -16,6 +16,13 @@ pub(super) struct Rfc;
 impl Policy for Rfc {
     const RTT_UNIT: u64 = 1;
     const JUDGES_ORDER_BY_EARLIER_ACKS: bool = false;
+    const RECOVERY_KEEPS_POINT: bool = false;
+    const NEEDLESS_WITHOUT_RETRANSMISSION: bool = false;
+
+    #[inline]
+    fn elapsed(since: Time, now: Time) -> Span {
+        now.since(since)
+    }
 
     #[inline]
     fn expiry(&self, now: Time, wait: Span) -> Time {
@@ -95,7 +102,14 @@ impl Policy for Rfc {
 
     /// RFC 8985 section 7.4.2: an ACK that covers what was out when the probe left and reports no
     /// duplicate says that the probe repaired a loss.
-    fn judge_probe(sender: &mut Machine<Self>, end: u64, ack: u64, duplicate: bool, _: &Delivered) {
+    fn judge_probe(
+        sender: &mut Machine<Self>,
+        _: &TcpConfig,
+        end: u64,
+        ack: u64,
+        duplicate: bool,
+        _: &Delivered,
+    ) {
         if ack < end && !duplicate {
             return;
         }
@@ -115,10 +129,11 @@ impl Policy for Rfc {
     }
 
     #[inline]
-    fn reduction_began(sender: &mut Machine<Self>, phase: Phase) {
-        if phase == Phase::Recovery {
-            sender.timers.probe_at = NEVER;
-        }
+    fn reduction_began(_: &mut Machine<Self>, _: &TcpConfig) {}
+
+    #[inline]
+    fn recovery_began(sender: &mut Machine<Self>) {
+        sender.timers.probe_at = NEVER;
     }
 
     #[inline]

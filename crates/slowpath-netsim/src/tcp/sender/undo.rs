@@ -104,6 +104,16 @@ impl<P: Policy> Machine<P> {
         self.counts.undone += 1;
     }
 
+    /// Takes back a recovery in which nothing was sent again; false if something was
+    /// (`tcp_packet_delayed`).
+    pub fn take_back_unused(&mut self) -> bool {
+        let unused = self.undo.is_some_and(|undo| undo.resent.is_none());
+        if unused {
+            self.take_back();
+        }
+        unused
+    }
+
     /// What an ACK after a timeout says of that timeout (`tcp_process_loss`).
     pub fn doubt_timeout(
         &mut self,

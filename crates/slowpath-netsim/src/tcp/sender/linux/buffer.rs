@@ -11,9 +11,10 @@ use std::collections::VecDeque;
 
 /// `sk_gso_max_size`: 65,536 less `MAX_TCP_HEADER` and one.
 pub(super) const MOST_BYTES: u64 = 65_536 - 321;
-/// What a packet or a piece takes in the host beside its payload: `struct sk_buff`, its head
-/// and `skb_shared_info`.
-pub(crate) const OVERHEAD: u64 = HEAD + BUFFER;
+/// What a packet or a piece takes in the host beside its payload (`SKB_TRUESIZE`).
+pub(crate) const OVERHEAD: u64 = SMALL_HEAD + BUFFER;
+/// `SKB_SMALL_HEAD_CACHE_SIZE`, with `skb_shared_info`.
+const SMALL_HEAD: u64 = 640;
 /// `MAX_TCP_HEADER` and `skb_shared_info`.
 const HEAD: u64 = 576;
 /// `struct sk_buff`, aligned.
@@ -33,8 +34,10 @@ const PAGE: u64 = 4096;
 /// How much a write wants to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Push {
-    /// All pieces that may (`__tcp_push_pending_frames`).
+    /// All pieces that may (`__tcp_push_pending_frames`), short ones too (`TCP_NAGLE_PUSH`).
     All,
+    /// The same at the end of what the application writes: by Nagle's rules.
+    Rest,
     /// The first piece, and even if more might soon leave with it (`tcp_push_one`).
     One,
 }
@@ -53,8 +56,8 @@ pub(super) struct Piece {
 pub(super) struct Buffer {
     /// The pieces that did not leave yet.
     pub unsent: VecDeque<Piece>,
-    /// Where the pieces end that left.
-    sent: VecDeque<u64>,
+    /// Where the pieces end that left, and whether that was the end of a write.
+    sent: VecDeque<(u64, bool)>,
     /// `sk_wmem_queued`.
     queued: u64,
     /// `sk_sndbuf`.
@@ -123,7 +126,7 @@ impl Buffer {
         loop {
             let left = written - self.accepted;
             if left == 0 {
-                return self.stop();
+                return self.stop(Push::Rest);
             }
             let tail = self.unsent.back();
             let mut copy = tail.map_or(0, |tail| goal.saturating_sub(tail.length));
@@ -137,7 +140,7 @@ impl Buffer {
             if copy == 0 {
                 if self.queued >= self.size {
                     self.full = true;
-                    return self.stop();
+                    return self.stop(Push::All);
                 }
                 self.queued += OVERHEAD;
                 self.unsent.push_back(Piece::default());
@@ -198,6 +201,13 @@ impl Buffer {
         (end - self.accepted).min(bytes)
     }
 
+    /// How many pages what lies between them has, of what did not leave yet.
+    fn pages_of(&self, begin: u64, end: u64) -> usize {
+        let before_end = self.pages.partition_point(|page| *page < end);
+        let at_begin = self.pages.partition_point(|page| *page <= begin);
+        before_end - at_begin.saturating_sub(1).min(before_end)
+    }
+
     /// Notes the pages of the `bytes` that are written next.
     fn copied_pages(&mut self, bytes: u64) {
         let end = self.accepted + bytes;
@@ -214,11 +224,11 @@ impl Buffer {
     }
 
     /// The end of a write (`tcp_push`).
-    fn stop(&mut self) -> Option<Push> {
+    fn stop(&mut self, push: Push) -> Option<Push> {
         self.writing = false;
         core::mem::take(&mut self.copied).then(|| {
             self.mark();
-            Push::All
+            push
         })
     }
 
@@ -230,22 +240,28 @@ impl Buffer {
         }
     }
 
-    /// The first piece takes from the next until it is so long (`tcp_grow_skb`).
+    /// The first piece takes from the next until it is so long, if it has pages for that
+    /// (`tcp_grow_skb`).
     pub fn grow(&mut self, wanted: u64) {
-        let (Some(first), Some(second)) = (self.unsent.front().copied(), self.unsent.get_mut(1))
-        else {
+        let (Some(&first), Some(&second)) = (self.unsent.front(), self.unsent.get(1)) else {
             return;
         };
         let more = wanted.saturating_sub(first.length).min(second.length);
-        second.length -= more;
-        let push = second.length == 0 && second.push;
-        if second.length == 0 {
+        let unsent: u64 = self.unsent.iter().map(|piece| piece.length).sum();
+        let begin = self.accepted - unsent;
+        if self.pages_of(begin, begin + first.length + more) > MOST_PAGES {
+            return;
+        }
+        let takes_all = more == second.length;
+        self.unsent[0] = Piece {
+            length: first.length + more,
+            push: first.push || takes_all && second.push,
+        };
+        if takes_all {
             self.queued -= OVERHEAD;
             self.unsent.remove(1);
-        }
-        if let Some(first) = self.unsent.front_mut() {
-            first.length += more;
-            first.push |= push;
+        } else {
+            self.unsent[1].length -= more;
         }
     }
 
@@ -269,18 +285,25 @@ impl Buffer {
 
     /// The first piece leaves; it ends there. Whether its end was the end of a write.
     pub fn leave(&mut self, end: u64) -> bool {
-        self.sent.push_back(end);
         while self.pages.get(1).is_some_and(|page| *page <= end) {
             self.pages.pop_front();
         }
-        self.unsent.pop_front().is_some_and(|piece| piece.push)
+        let push = self.unsent.pop_front().is_some_and(|piece| piece.push);
+        self.sent.push_back((end, push));
+        push
+    }
+
+    /// Where the piece ends that has the byte before `end`, and whether that was the end of a write.
+    pub fn sent_piece(&self, end: u64) -> Option<(u64, bool)> {
+        let at = self.sent.partition_point(|piece| piece.0 < end);
+        self.sent.get(at).copied()
     }
 
     /// What lies before `una` is acknowledged.
     pub fn acknowledge(&mut self, una: u64) {
         self.queued -= una - self.acknowledged;
         self.acknowledged = una;
-        while self.sent.front().is_some_and(|end| *end <= una) {
+        while self.sent.front().is_some_and(|piece| piece.0 <= una) {
             self.sent.pop_front();
             self.queued -= OVERHEAD;
         }
@@ -332,20 +355,41 @@ mod tests {
         buffer.wake();
         assert_eq!(
             buffer.write(&config(), 20_000, 1 << 24, 10),
-            Some(Push::All)
+            Some(Push::Rest)
         );
         let piece = |length, push| Piece { length, push };
         assert_eq!(buffer.unsent, [piece(20_000, true)]);
         assert_eq!(buffer.write(&config(), 20_000, 1 << 24, 10), None);
         // A split piece counts twice what a piece takes beside its data.
         buffer.split(14_600);
-        assert_eq!(buffer.queued, 20_000 + 2 * 832);
+        assert_eq!(buffer.queued, 20_000 + 2 * 896);
         buffer.grow(16_060);
         assert_eq!(buffer.unsent, [piece(16_060, false), piece(3_940, true)]);
         assert!(!buffer.leave(16_060));
         buffer.acknowledge(1_460);
-        assert_eq!(buffer.queued, 18_540 + 2 * 832);
+        assert_eq!(buffer.queued, 18_540 + 2 * 896);
         buffer.acknowledge(16_060);
-        assert_eq!(buffer.queued, 3_940 + 832);
+        assert_eq!(buffer.queued, 3_940 + 896);
+    }
+
+    /// A piece has 17 pages at most. After 14,600 bytes of a first write of 20,000 have left, 2 pages
+    /// of it are there, and the second write begins with a page of its own: of 44 segments from 14,600
+    /// on it has 15, the last of them up to 20,000 + 15 x 4,096 = 81,440.
+    #[test]
+    fn a_piece_that_has_all_its_pages_takes_nothing() {
+        let mut buffer = Buffer::default();
+        buffer.wake();
+        buffer.write(&config(), 20_000, 1 << 24, 10);
+        buffer.split(14_600);
+        buffer.leave(14_600);
+        buffer.acknowledge(14_600);
+        buffer.size = 1 << 20;
+        buffer.wake();
+        while buffer.write(&config(), 200_000, 1 << 24, 20).is_some() {}
+        assert_eq!(buffer.unsent[0].length, 64_240);
+        buffer.grow(81_440 - 14_600 + 1);
+        assert_eq!(buffer.unsent[0].length, 64_240);
+        buffer.grow(81_440 - 14_600);
+        assert_eq!(buffer.unsent[0].length, 81_440 - 14_600);
     }
 }

@@ -23,6 +23,15 @@ const OUTPUT_LIMIT: u64 = 4 << 20;
 const PER_SECOND: u128 = 1_000_000_000_000;
 const MILLISECOND: Span = Span::from_millis(1);
 
+/// Segments that are sent again in one piece (`tcp_retransmit_skb`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Again {
+    /// So many left.
+    sent: u32,
+    /// So many more may.
+    allowed: u32,
+}
+
 /// What of a connection is at its host between TCP and the link.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tcp::sender) struct Offload {
@@ -33,8 +42,12 @@ pub(in crate::tcp::sender) struct Offload {
     pushes: bool,
     /// What a write wants to leave now; `None` outside of a write.
     push: Option<Push>,
+    /// Where the last piece ends that was not of whole segments (`snd_sml`).
+    short_end: u64,
     /// Whether something new left, or only the window held it back, since that was noted.
     moved: bool,
+    /// What is being sent again in one piece.
+    again: Again,
     /// Bytes a second (`sk_pacing_rate`).
     rate: Option<u64>,
     /// Bytes that wait at the host's link, and whether they are too many for more.
@@ -113,6 +126,7 @@ impl Machine<Linux> {
         let rate = self.pacing_rate(config);
         let offload = &mut self.policy.offload;
         offload.rate = rate;
+        offload.again = Again::default();
         offload.buffer.acknowledge(self.stream.una);
     }
 
@@ -137,6 +151,29 @@ impl Machine<Linux> {
         let mut segment = self.send_new(config, now, len as u32);
         segment.push = push;
         Some(segment)
+    }
+
+    /// Whether a segment that is sent again, and ends there, is pushed: it is the end of what is sent
+    /// again in one piece, and that has several segments, or was the end of a write.
+    pub fn pushes_again(&mut self, config: &TcpConfig, end: u64) -> bool {
+        let (piece_end, written) = self
+            .policy
+            .offload
+            .buffer
+            .sent_piece(end)
+            .unwrap_or((end, false));
+        let mut again = self.policy.offload.again;
+        if again.allowed == 0 {
+            // The segment itself is in the pipe already.
+            let free = (self.congestion.window + 1).saturating_sub(self.pipe());
+            let allowed = free.clamp(1, self.most_segments(config));
+            again = Again { sent: 0, allowed };
+        }
+        again.sent += 1;
+        again.allowed -= 1;
+        let goes_on = again.allowed > 0 && end < piece_end && self.board.goes_on();
+        self.policy.offload.again = if goes_on { again } else { Again::default() };
+        !goes_on && (again.sent > 1 || end == piece_end && written)
     }
 
     /// A probe: one new segment, whatever the window says (`tcp_send_loss_probe`).
@@ -175,13 +212,23 @@ impl Machine<Linux> {
         if length > mss && !one && self.defer(config, now, most as u32, length, is_last) {
             return false;
         }
-        // tcp_mss_split_point.
+        let partial = length.min(offered) % mss;
+        let held = partial > 0 && !probe && self.waits_for_short();
         let limit = if length <= mss {
+            // tcp_nagle_test.
+            if held && is_last {
+                return false;
+            }
             mss
-        } else if quota * mss <= offered {
-            quota * mss
         } else {
-            (offered / mss * mss).max(mss).min(quota * mss)
+            // tcp_mss_split_point.
+            let most = quota * mss;
+            let needed = length.min(offered);
+            if !is_last && most <= offered || most <= needed || !held {
+                most
+            } else {
+                needed - partial
+            }
         };
         let length = length.min(limit).min(offered);
         self.policy.offload.buffer.split(length);
@@ -189,6 +236,9 @@ impl Machine<Linux> {
             return false;
         }
         let end = self.stream.next + length;
+        if length % mss != 0 {
+            self.policy.offload.short_end = end;
+        }
         let in_flight = self.pipe() + length.div_ceil(mss) as u32;
         let offload = &mut self.policy.offload;
         offload.moved = true;
@@ -197,6 +247,14 @@ impl Machine<Linux> {
         offload.pushes = offload.buffer.leave(end) || length > mss;
         offload.buffer.check_space(config, window, in_flight);
         true
+    }
+
+    /// Nagle's rule as Minshall changed it: a segment that is not whole waits while another such is
+    /// not acknowledged, unless a write goes on (`tcp_nagle_check`, `tcp_minshall_check`).
+    fn waits_for_short(&self) -> bool {
+        let offload = &self.policy.offload;
+        let pushes = matches!(offload.push, Some(Push::All | Push::One));
+        !pushes && self.board.out() > 0 && offload.short_end > self.stream.una
     }
 
     /// Lets a piece of that length join what waits at the host's link, or notes that it may not.

@@ -6,10 +6,10 @@ pub(crate) mod buffer;
 mod burst;
 mod timer;
 
+use super::NEVER;
 use super::machine::{Machine, Setup};
 use super::policy::Policy;
-use super::{NEVER, Phase};
-use crate::tcp::config::{LossDetection, TcpConfig};
+use crate::tcp::config::{Ecn, LossDetection, TcpConfig};
 use crate::tcp::scoreboard::Delivered;
 use crate::tcp::segment::Segment;
 use crate::tcp::tick::Tick;
@@ -28,6 +28,8 @@ pub(super) struct Linux {
     doublings: u32,
     /// The ACK at hand started the wait for the end of RACK's reordering window.
     awaits_reordering: bool,
+    /// The timer was set to another time than it had.
+    pub timer_moved: bool,
     /// What is at the host between TCP and the link.
     pub offload: Offload,
 }
@@ -39,6 +41,7 @@ impl Linux {
             tick,
             doublings: 0,
             awaits_reordering: false,
+            timer_moved: false,
             offload: Offload::default(),
         }
     }
@@ -47,6 +50,14 @@ impl Linux {
 impl Policy for Linux {
     const RTT_UNIT: u64 = MICROSECOND;
     const JUDGES_ORDER_BY_EARLIER_ACKS: bool = true;
+    const RECOVERY_KEEPS_POINT: bool = true;
+    const NEEDLESS_WITHOUT_RETRANSMISSION: bool = true;
+
+    #[inline]
+    fn elapsed(since: Time, now: Time) -> Span {
+        let micros = |at: Time| at.0 / MICROSECOND;
+        Span((micros(now) - micros(since)) * MICROSECOND)
+    }
 
     #[inline]
     fn expiry(&self, now: Time, wait: Span) -> Time {
@@ -98,8 +109,7 @@ impl Policy for Linux {
         if segment.seq == sender.stream.una && sender.timers.reordering_at == NEVER {
             Self::restart_timeout(sender, config, now);
         }
-        // The end of the last write.
-        segment.push = segment.seq + u64::from(segment.len) == sender.stream.written;
+        segment.push = sender.pushes_again(config, segment.seq + u64::from(segment.len));
     }
 
     /// The round trip that an ACK shows, and what it says of the least one
@@ -111,12 +121,10 @@ impl Policy for Linux {
         now: Time,
         delivered: &Delivered,
     ) -> Option<Span> {
-        let micros = |at: Time| at.0 / MICROSECOND * MICROSECOND;
-        let since = |sent: Time| Span(micros(now) - micros(sent));
         let in_order = delivered.acked_sent.filter(|_| !delivered.resent);
         let (first, _) = in_order.or(delivered.sacked_sent)?;
         let (_, last) = delivered.sacked_sent.or(in_order)?;
-        let (rtt, least) = (since(first), since(last));
+        let (rtt, least) = (Self::elapsed(first, now), Self::elapsed(last, now));
         sender.sample_rtt(config, rtt, least);
         sender.policy.doublings = 0;
         sender.congestion.measured(now, least);
@@ -126,6 +134,7 @@ impl Policy for Linux {
     /// `tcp_process_tlp_ack`: only an ACK beyond the probe says that the probe repaired a loss.
     fn judge_probe(
         sender: &mut Machine<Self>,
+        config: &TcpConfig,
         end: u64,
         ack: u64,
         duplicate: bool,
@@ -138,7 +147,8 @@ impl Policy for Linux {
             sender.probe.end = None;
         } else if ack > end {
             sender.probe.end = None;
-            sender.congestion.on_loss();
+            sender.queue_cwr(config);
+            sender.congestion.on_mark();
             sender.congestion.window = sender.congestion.ssthresh;
             sender.keep_open();
         } else if delivered.segments == 0 {
@@ -161,8 +171,16 @@ impl Policy for Linux {
     }
 
     /// `tcp_init_cwnd_reduction`.
-    fn reduction_began(sender: &mut Machine<Self>, _: Phase) {
+    fn reduction_began(sender: &mut Machine<Self>, config: &TcpConfig) {
         sender.probe.end = None;
+        sender.queue_cwr(config);
+    }
+
+    /// `dctcp_state` halves the window, though it may be falling for a mark already.
+    fn recovery_began(sender: &mut Machine<Self>) {
+        if sender.congestion.alpha().is_some() {
+            sender.congestion.on_loss();
+        }
     }
 
     fn after_ack(
@@ -201,10 +219,18 @@ impl Policy for Linux {
 
     fn lose_after_timeout(sender: &mut Machine<Self>, config: &TcpConfig, now: Time) {
         sender.policy.doublings += 1;
+        sender.queue_cwr(config);
         if config.loss_detection == LossDetection::Rack {
             sender.board.lose_old(now);
         } else {
             sender.board.lose_all();
         }
+    }
+}
+
+impl Machine<Linux> {
+    /// The next new segment says that the window fell, whatever for (`tcp_ecn_queue_cwr`).
+    fn queue_cwr(&mut self, config: &TcpConfig) {
+        self.reduction.cwr_due |= config.ecn != Ecn::Off;
     }
 }

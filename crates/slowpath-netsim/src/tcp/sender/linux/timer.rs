@@ -25,24 +25,30 @@ impl Machine<Linux> {
 
     /// The timer waits for a timeout.
     pub fn wait_for_timeout(&mut self, now: Time, wait: Span) {
-        self.timers.timeout_at = self.policy.tick.expiry(now, wait);
+        let at = self.policy.tick.expiry(now, wait);
+        self.policy.timer_moved |= self.deadline() != Some(at);
+        self.timers.timeout_at = at;
         self.timers.probe_at = NEVER;
         self.timers.reordering_at = NEVER;
     }
 
     /// The timer waits for a probe.
     fn wait_for_probe(&mut self, now: Time, wait: Span) {
+        let at = self.policy.tick.expiry(now, wait);
+        self.policy.timer_moved |= self.deadline() != Some(at);
         self.timers.timeout_at = NEVER;
-        self.timers.probe_at = self.policy.tick.expiry(now, wait);
+        self.timers.probe_at = at;
         self.timers.reordering_at = NEVER;
     }
 
     /// The timer waits for the end of RACK's reordering window.
     pub fn wait_for_reordering(&mut self, now: Time, wait: Span) {
         self.policy.awaits_reordering = true;
+        let at = self.policy.tick.expiry(now, wait + SHORT_WAIT);
+        self.policy.timer_moved |= self.deadline() != Some(at);
         self.timers.timeout_at = NEVER;
         self.timers.probe_at = NEVER;
-        self.timers.reordering_at = self.policy.tick.expiry(now, wait + SHORT_WAIT);
+        self.timers.reordering_at = at;
     }
 
     /// What is left of a timeout that began when the first segment left (`tcp_rto_delta_us`).
