@@ -63,7 +63,9 @@ pub(super) fn picture(timeline: &Timeline<'_>, message: &Message) -> Picture {
         if let Handler::Send { result, .. } = step.handler {
             written += u64::try_from(*result).unwrap_or(0);
             if during(step.at) && written > message.bytes.start {
-                picture.calls.push((step.at, written.min(message.bytes.end)));
+                picture
+                    .calls
+                    .push((step.at, written.min(message.bytes.end)));
             }
         }
         let edges = step.after.map(|state| {

@@ -239,7 +239,10 @@ fn closing(s: &Summary, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)?;
     let spreads = s.workloads.iter().flat_map(|workload| {
         let name = plain(&workload.name);
-        let both = [("FCT", workload.fct_p99_spread), ("QCT", workload.qct_p99_spread)];
+        let both = [
+            ("FCT", workload.fct_p99_spread),
+            ("QCT", workload.qct_p99_spread),
+        ];
         both.into_iter().filter_map(move |(what, spread)| {
             let (low, high) = spread.map(|it| (time(it.low_us), time(it.high_us)))?;
             Some(format!("{name} {what} {low} to {high}"))

@@ -50,11 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The flows with their ways up.
-fn with_ways(
-    network: &Network,
-    flows: &[FlowRecord],
-    seed: u64,
-) -> Result<String, Box<dyn Error>> {
+fn with_ways(network: &Network, flows: &[FlowRecord], seed: u64) -> Result<String, Box<dyn Error>> {
     let switches = network.build::<Header>()?;
     // What the engine draws for each connection; acknowledgements have the next number.
     let mut random = Random::stream(seed, u64::from(u32::MAX));

@@ -78,7 +78,10 @@ pub fn page(
     }
     let not_drawn = left_out + shown.len().saturating_sub(DRAWN);
     if not_drawn > 0 {
-        let _ = write!(page, "<p>{not_drawn} more that lost less time are not drawn.</p>");
+        let _ = write!(
+            page,
+            "<p>{not_drawn} more that lost less time are not drawn.</p>"
+        );
     }
     if shown.is_empty() {
         page += "<p>No message was slow.</p>";
@@ -201,7 +204,9 @@ fn graph(it: &Explanation) -> String {
             "<rect class=\"wait\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.1}\"><title>{:.3} ms for {}</title></rect>",
             (until - from).max(1.0),
             HEIGHT - TOP - BOTTOM,
-            ms(Duration::from_nanos(wait.until.0.saturating_sub(wait.from.0))),
+            ms(Duration::from_nanos(
+                wait.until.0.saturating_sub(wait.from.0)
+            )),
             html(wait.waited.words())
         );
     }

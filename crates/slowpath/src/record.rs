@@ -86,7 +86,7 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
     let file = OutputFile::create(&args.out).map_err(|error| unwritable(&args.out, &error))?;
     let mut recorder = KernelRecorder::open(&args.port, args.light, args.both_ends)?;
     let kind = recorder.kind();
-    for line in beforehand(kind, &release(), SOURCE) {
+    for line in beforehand(&kind, &release(), SOURCE) {
         message::say(line);
     }
     let (sender, receiver) = events::with_signals()?;
@@ -113,7 +113,7 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
 }
 
 /// What a replay of such a recording cannot be, to be known before it is made.
-fn beforehand(kind: RecorderKind, release: &str, replays: &str) -> Vec<String> {
+fn beforehand(kind: &RecorderKind, release: &str, replays: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let this = version(release);
     let is_same = this == replays || this.starts_with(&format!("{replays}."));
@@ -122,7 +122,7 @@ fn beforehand(kind: RecorderKind, release: &str, replays: &str) -> Vec<String> {
             "this kernel is Linux {this}, and slowpath replay runs Linux {replays}: it follows each connection up to where the two differ, and says where"
         ));
     }
-    if kind == RecorderKind::Tracepoints {
+    if *kind == RecorderKind::Tracepoints {
         lines.push(
             "tracepoints give no calls and no deferred work (they are inferred), no IPv6, and no connection to another machine"
                 .to_owned(),
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn what_a_replay_cannot_be_is_said_before() {
-        let bpf = |release| beforehand(RecorderKind::Bpf, release, "6.12");
+        let bpf = |release| beforehand(&RecorderKind::Bpf, release, "6.12");
         assert!(bpf("6.12.48+deb13-cloud-amd64").is_empty());
         assert!(bpf("6.12").is_empty());
         // 6.120 is not 6.12.
@@ -372,7 +372,7 @@ mod tests {
             };
             assert!(line.contains("runs Linux 6.12"), "{line}");
         }
-        let light = beforehand(RecorderKind::Tracepoints, "6.12.1", "6.12");
+        let light = beforehand(&RecorderKind::Tracepoints, "6.12.1", "6.12");
         assert!(light[0].contains("no IPv6"), "{light:?}");
     }
 }

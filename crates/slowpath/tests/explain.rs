@@ -115,7 +115,12 @@ fn the_short_flow_is_explained() {
     let page = std::fs::read_to_string(page).unwrap();
     assert_eq!(page.matches("<svg").count(), 1);
     // What the text says is drawn: a call, lost packets, what was sent again, a band for each wait.
-    for part in ["class=\"call\"", ", lost</title>", "class=\"again\"", "class=\"ack\""] {
+    for part in [
+        "class=\"call\"",
+        ", lost</title>",
+        "class=\"again\"",
+        "class=\"ack\"",
+    ] {
         assert!(page.contains(part), "no {part}");
     }
     assert_eq!(page.matches("class=\"wait\"").count(), waits.len());

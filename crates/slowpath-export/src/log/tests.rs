@@ -4,8 +4,8 @@ use super::*;
 use slowpath_model::Problem;
 use slowpath_store::{HostIdentity, LogWriter, Options};
 use slowpath_views::scripted::{at, interval, summary};
-use std::path::Path;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 const CONNECTIONS: u64 = 40;
 
