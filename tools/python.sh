@@ -16,8 +16,8 @@ if [[ ! -e $venv/done ]]; then
         pyarrow==21.0.0 pandas==2.3.2 polars==1.33.1 matplotlib==3.10.6 nbclient==0.10.2 ipykernel==6.30.1
     touch "$venv/done"
 fi
-rm -rf dist
-"$venv/bin/python" -m build --quiet --outdir dist .
+rm -rf dist dist.log
+"$venv/bin/python" -m build --wheel --outdir dist . >dist.log 2>&1 || { cat dist.log >&2; exit 1; }
 [[ $what == check ]] || exit 0
 
 SLOWPATH=$(realpath "${2:?the command}")

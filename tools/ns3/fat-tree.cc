@@ -91,7 +91,7 @@ class ThresholdQueueDisc : public QueueDisc
     {
         if (GetNInternalQueues() == 0)
         {
-            AddInternalQueue(CreateObjectWithAttributes<DropTailQueue<QueueDiscItem>>("MaxSize", StringValue("1000p")));
+            AddInternalQueue(CreateObjectWithAttributes<DropTailQueue<QueueDiscItem>>("MaxSize", StringValue("10000p")));
         }
         return GetNQueueDiscClasses() == 0 && GetNPacketFilters() == 0;
     }
@@ -100,6 +100,8 @@ class ThresholdQueueDisc : public QueueDisc
     {
     }
 };
+
+NS_OBJECT_ENSURE_REGISTERED(ThresholdQueueDisc);
 
 // A link with a subnet of its own; the far end's address and the near end's interface.
 struct End
@@ -123,14 +125,17 @@ main(int argc, char** argv)
     const uint32_t edges = k * half;
     const uint32_t hosts = edges * half;
 
+    const bool completions = argc == 5;
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", StringValue("ns3::TcpDctcp"));
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(1460));
     Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(1 << 24));
-    Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(1 << 24));
+    Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(completions ? 1 << 18 : 1 << 24));
     Config::SetDefault("ns3::TcpSocketBase::Timestamp", BooleanValue(false));
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(10)));
     Config::SetDefault("ns3::TcpSocket::ConnTimeout", TimeValue(MilliSeconds(10)));
+    // A lone segment after a timeout would wait for longer than the next one.
+    Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(completions ? 1 : 2));
     Config::SetDefault("ns3::TcpSocket::DelAckTimeout", TimeValue(MilliSeconds(40)));
     Config::SetDefault("ns3::RedQueueDisc::UseEcn", BooleanValue(true));
     Config::SetDefault("ns3::RedQueueDisc::UseHardDrop", BooleanValue(false));
@@ -159,12 +164,24 @@ main(int argc, char** argv)
                          "MaxTh", DoubleValue(65),
                          "LinkBandwidth", StringValue("10Gbps"),
                          "LinkDelay", StringValue("1us"));
-    const bool completions = argc == 5;
     TrafficControlHelper threshold;
     threshold.SetRootQueueDisc("ns3::ThresholdQueueDisc");
     TrafficControlHelper& port = completions ? threshold : red;
     TrafficControlHelper large;
-    large.SetRootQueueDisc("ns3::FifoQueueDisc", "MaxSize", StringValue("100000p"));
+    if (completions)
+    {
+        // Connections take turns at their host's link, as they do here.
+        Config::SetDefault("ns3::CoDelQueueDisc::MaxSize", StringValue("100000p"));
+        large.SetRootQueueDisc("ns3::FqCoDelQueueDisc",
+                               "MaxSize", StringValue("100000p"),
+                               "Interval", StringValue("10s"),
+                               "Target", StringValue("10s"),
+                               "Flows", UintegerValue(65535));
+    }
+    else
+    {
+        large.SetRootQueueDisc("ns3::FifoQueueDisc", "MaxSize", StringValue("100000p"));
+    }
     Ipv4AddressHelper address("10.0.0.0", "255.255.255.252");
     auto join = [&](Ptr<Node> a, Ptr<Node> b, bool a_is_host) {
         NetDeviceContainer devices = link.Install(a, b);

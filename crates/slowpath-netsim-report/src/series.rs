@@ -53,7 +53,11 @@ pub struct Line {
 pub(crate) fn ends(topology: &Topology, line: u32) -> Option<[Node; 2]> {
     let link = topology.links().get(line as usize / 2)?;
     let [(a, _), (b, _)] = link.ends;
-    Some(if line % 2 == 0 { [a, b] } else { [b, a] })
+    Some(if line.is_multiple_of(2) {
+        [a, b]
+    } else {
+        [b, a]
+    })
 }
 
 /// The charts of what was written down.

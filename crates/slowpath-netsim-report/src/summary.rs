@@ -70,8 +70,9 @@ pub struct WorkloadSummary {
     pub goodput_bits_per_second: f64,
     /// Flow completion times; `None` if no flow is done.
     pub fct: Option<Percentiles>,
-    /// Between which values the 99th percentile of another seed would probably lie; `None` of too few flows.
-    pub fct_p99_spread: Option<Spread>,
+    /// How far another seed would move their 99th percentiles.
+    #[serde(flatten)]
+    pub p99_spread: P99Spread,
     /// Over their ideal times, of flows that are not done too; `None` if they have none.
     pub slowdown: Option<Slowdowns>,
     /// The same by flow size; sizes without flows are left out.
@@ -82,8 +83,6 @@ pub struct WorkloadSummary {
     pub queries_done: u64,
     /// Query completion times; `None` if no query is done.
     pub qct: Option<Percentiles>,
-    /// As `fct_p99_spread`.
-    pub qct_p99_spread: Option<Spread>,
     /// Packets that hosts sent, ACKs included.
     pub packets_sent: u64,
     /// Marks.
@@ -101,6 +100,17 @@ pub struct WorkloadSummary {
     /// Jain's index of what arrived of the flows that last as long as the run (Jain, Chiu,
     /// Hawe, DEC-TR-301, 1984): 1 if all had the same. `None` without such flows.
     pub fairness_index: Option<f64>,
+}
+
+/// Between which values the 99th percentile of another seed would probably lie; `None` of too few.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct P99Spread {
+    /// Of flow completion times.
+    #[serde(rename = "fct_p99_spread")]
+    pub fct: Option<Spread>,
+    /// Of query completion times.
+    #[serde(rename = "qct_p99_spread")]
+    pub qct: Option<Spread>,
 }
 
 /// Flows of about one size.
@@ -379,8 +389,7 @@ fn workloads(scenario: &Scenario, results: &Results) -> Vec<WorkloadSummary> {
             let label = &results.labels[number];
             let done = queries.iter().filter_map(|query| query.completion());
             let asked: Vec<u64> = done.map(|time| time.0).collect();
-            let qct_p99_spread = p99_spread(&asked);
-            let qct = asked.into_iter().collect::<Times>().percentiles();
+            let qct = asked.iter().copied().collect::<Times>().percentiles();
             let began = flows.iter().filter_map(|flow| flow.completion());
             let began: Vec<u64> = began.map(|time| time.0).collect();
             WorkloadSummary {
@@ -393,13 +402,15 @@ fn workloads(scenario: &Scenario, results: &Results) -> Vec<WorkloadSummary> {
                     results.end.0,
                 ),
                 fct: completions(flows),
-                fct_p99_spread: p99_spread(&began),
+                p99_spread: P99Spread {
+                    fct: p99_spread(&began),
+                    qct: p99_spread(&asked),
+                },
                 slowdown: ideals.slowdowns(flows.iter().copied(), results.end),
                 sizes: sizes(flows, &mut ideals, results.end),
                 queries: queries.len() as u64,
                 queries_done: qct.map_or(0, |qct| qct.count),
                 qct,
-                qct_p99_spread,
                 packets_sent: label.sent,
                 packets_marked: label.marked,
                 packets_dropped: label.dropped.iter().sum(),

@@ -240,8 +240,8 @@ fn closing(s: &Summary, out: &mut impl Write) -> io::Result<()> {
     let spreads = s.workloads.iter().flat_map(|workload| {
         let name = plain(&workload.name);
         let both = [
-            ("FCT", workload.fct_p99_spread),
-            ("QCT", workload.qct_p99_spread),
+            ("FCT", workload.p99_spread.fct),
+            ("QCT", workload.p99_spread.qct),
         ];
         both.into_iter().filter_map(move |(what, spread)| {
             let (low, high) = spread.map(|it| (time(it.low_us), time(it.high_us)))?;

@@ -11,12 +11,14 @@ mod scene;
 
 use slowpath_netsim::engine::{Network, Settings, Simulation};
 use slowpath_netsim::results::Results;
-use slowpath_netsim::workload::{SizeDistribution, Workload};
+use slowpath_netsim::workload::{FlowStream, SizeDistribution, Workload};
 use slowpath_switch::{Span, Time};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 const SEED: u64 = 1;
+/// Packets at a port.
+const BUFFER: u32 = 250;
 
 struct Measured {
     results: Results,
@@ -81,10 +83,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runs = number(2, 3).max(1);
     let shift = u32::try_from(number(3, 12))?;
 
-    let (network, workloads) = scene::scene(k, sizes, until, SEED)?;
+    let (network, workloads) = scene::scene(k, BUFFER, sizes, until, SEED)?;
     let hosts = network.topology.hosts().len();
     if let Some(file) = std::env::var_os("BENCH_SIM_FLOWS") {
-        std::fs::write(file, scene::text(&workloads, SEED))?;
+        std::fs::write(file, text(&workloads, SEED))?;
     }
     let mut measured = Vec::new();
     for number in 0..runs {
@@ -114,4 +116,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         })
     );
     Ok(())
+}
+
+/// The flows for another simulator: a line each, start in nanoseconds, from, to, bytes.
+fn text(workloads: &[Workload], seed: u64) -> String {
+    FlowStream::new(workloads, seed)
+        .map(|flow| {
+            let (start, bytes) = (flow.start.as_nanos(), flow.bytes.unwrap_or(0));
+            format!("{start} {} {} {bytes}\n", flow.from, flow.to)
+        })
+        .collect()
 }

@@ -11,12 +11,18 @@ mod scene;
 
 use slowpath_netsim::engine::{Network, Settings, Simulation, SwitchId};
 use slowpath_netsim::results::FlowRecord;
-use slowpath_netsim::tcp::TcpConfig;
+use slowpath_netsim::tcp::{DelayedAck, ReceiveWindow, TcpConfig};
 use slowpath_netsim::topology::{IdealTimes, Node};
 use slowpath_netsim::workload::SizeDistribution;
 use slowpath_switch::{Destination, Header, PortId, Random, Span, Switch, Time};
 use std::error::Error;
 use std::io::Write;
+
+/// Packets at a port.
+const BUFFER: u32 = 250;
+/// Bytes; two windows of a path that is full. In ns-3 what a window holds beyond its path piles up at the sending host, and a flow
+/// through it then takes a hundred round trips to react to marks; here hosts keep that small, as Linux does.
+const RECEIVE_WINDOW: u32 = 1 << 18;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -26,9 +32,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sizes = SizeDistribution::parse(&std::fs::read_to_string(cdf)?)?;
     let seed = seed.parse()?;
     let until = Time::ZERO + Span::from_micros(begin.parse()?);
-    let (network, workloads) = scene::scene(k.parse()?, sizes, until, seed)?;
+    let (network, workloads) = scene::scene(k.parse()?, BUFFER, sizes, until, seed)?;
     let tcp = TcpConfig {
         handshake: true,
+        delayed_ack: DelayedAck::Off,
+        receive_window: ReceiveWindow::Fixed(RECEIVE_WINDOW),
         ..scene::tcp()
     };
     let (mss, header) = (tcp.mss, tcp.header);

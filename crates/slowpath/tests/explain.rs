@@ -50,6 +50,26 @@ fn story(test: &str, folder: &Path) -> Option<String> {
 const SHORT: &str = "4";
 const SHORT_BYTES: u64 = 30_000;
 
+/// What the text says of the short flow is drawn: a call, lost packets, what was sent again, a band
+/// for each wait.
+fn drawn(recording: &str, page: &Path, waits: usize) {
+    let html = ["--html", page.to_str().unwrap(), "--quick"];
+    let drawn = slowpath(&[&["explain", recording, "--connection", SHORT], &html[..]].concat());
+    assert_eq!(drawn.status, Some(0), "{}", drawn.error);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<svg").count(), 1);
+    for part in [
+        "class=\"call\"",
+        ", lost</title>",
+        "class=\"again\"",
+        "class=\"ack\"",
+    ] {
+        assert!(page.contains(part), "no {part}");
+    }
+    assert_eq!(page.matches("class=\"wait\"").count(), waits);
+    assert!(page.contains("tail drops: packets"));
+}
+
 #[test]
 fn the_short_flow_is_explained() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,23 +128,7 @@ fn the_short_flow_is_explained() {
     ] {
         assert!(said.contains(part), "no '{part}' in: {said}");
     }
-    let page = folder.path().join("page.html");
-    let html = ["--html", page.to_str().unwrap(), "--quick"];
-    let drawn = slowpath(&[&["explain", &recording, "--connection", SHORT], &html[..]].concat());
-    assert_eq!(drawn.status, Some(0), "{}", drawn.error);
-    let page = std::fs::read_to_string(page).unwrap();
-    assert_eq!(page.matches("<svg").count(), 1);
-    // What the text says is drawn: a call, lost packets, what was sent again, a band for each wait.
-    for part in [
-        "class=\"call\"",
-        ", lost</title>",
-        "class=\"again\"",
-        "class=\"ack\"",
-    ] {
-        assert!(page.contains(part), "no {part}");
-    }
-    assert_eq!(page.matches("class=\"wait\"").count(), waits.len());
-    assert!(page.contains("tail drops: packets"));
+    drawn(&recording, &folder.path().join("page.html"), waits.len());
     let output = slowpath(&["explain", &recording, "--connection", "99"]);
     assert_eq!(output.status, Some(2));
     let said = output.error;

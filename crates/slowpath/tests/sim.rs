@@ -537,6 +537,55 @@ fn the_scenarios_show_what_they_say() {
     assert!(sizes.len() > 3, "short and long flows");
 }
 
+/// What each link carried in the last 10 ms of 20: all of it data, or acknowledgements only.
+fn links_are_written(out: &Path) {
+    let links = rows(&out.join("link-series.parquet")).1;
+    assert_eq!(links.len(), 3 * 41);
+    let of = |node: &str, neighbour: &str| -> Vec<i64> {
+        let mine = links
+            .iter()
+            .filter(|row| row["node"] == node && row["neighbour"] == neighbour);
+        mine.map(|row| number(row, "bytes")).collect()
+    };
+    for (node, neighbour, least, most) in [
+        ("left-0", "left", 0.99, 1.01),
+        ("left", "right", 0.99, 1.01),
+        // Acknowledgements only.
+        ("left", "left-0", 0.001, 0.05),
+    ] {
+        let bytes = of(node, neighbour);
+        let share = (bytes[40] - bytes[20]) as f64 * 8.0 / 0.01 / 1e9;
+        assert!(
+            (least..=most).contains(&share),
+            "{node} -> {neighbour}: {share}"
+        );
+    }
+}
+
+/// The rows of the flow's series, and what is not known of it.
+fn tables_are_written_as_csv(out: &Path, samples: &[HashMap<String, Value>]) {
+    let text = fs::read_to_string(out.join("flow-series.csv")).unwrap();
+    let mut lines = text.lines();
+    let columns = "time_ps,flow,cwnd_packets,arrived_bytes";
+    assert_eq!(lines.next(), Some(columns));
+    for (line, row) in lines.zip(samples) {
+        let cells: Vec<String> = columns
+            .split(',')
+            .map(|name| row[name].to_string())
+            .collect();
+        assert_eq!(line, cells.join(","));
+    }
+    // What is not known is empty: the endless flow has no size and is not done.
+    let flows_text = fs::read_to_string(out.join("flows.csv")).unwrap();
+    assert!(
+        flows_text
+            .lines()
+            .nth(1)
+            .unwrap()
+            .starts_with("0,one,left-0,right-0,,")
+    );
+}
+
 /// One endless flow over three links of 1 Gbit/s: it fills them after its slow start, and what was written down says so.
 #[test]
 fn flows_and_links_are_written_down_over_time() {
@@ -582,47 +631,8 @@ fn flows_and_links_are_written_down_over_time() {
     );
     let flows = rows(&out.join("flows.parquet")).1;
     assert!(number(&flows[0], "arrived_bytes") >= arrived[40]);
-    let links = rows(&out.join("link-series.parquet")).1;
-    assert_eq!(links.len(), 3 * 41);
-    let of = |node: &str, neighbour: &str| -> Vec<i64> {
-        let mine = links
-            .iter()
-            .filter(|row| row["node"] == node && row["neighbour"] == neighbour);
-        mine.map(|row| number(row, "bytes")).collect()
-    };
-    for (node, neighbour, least, most) in [
-        ("left-0", "left", 0.99, 1.01),
-        ("left", "right", 0.99, 1.01),
-        // Acknowledgements only.
-        ("left", "left-0", 0.001, 0.05),
-    ] {
-        let bytes = of(node, neighbour);
-        let share = (bytes[40] - bytes[20]) as f64 * 8.0 / 0.01 / 1e9;
-        assert!(
-            (least..=most).contains(&share),
-            "{node} -> {neighbour}: {share}"
-        );
-    }
-    let text = fs::read_to_string(out.join("flow-series.csv")).unwrap();
-    let mut lines = text.lines();
-    let columns = "time_ps,flow,cwnd_packets,arrived_bytes";
-    assert_eq!(lines.next(), Some(columns));
-    for (line, row) in lines.zip(&samples) {
-        let cells: Vec<String> = columns
-            .split(',')
-            .map(|name| row[name].to_string())
-            .collect();
-        assert_eq!(line, cells.join(","));
-    }
-    // What is not known is empty: the endless flow has no size and is not done.
-    let flows_text = fs::read_to_string(out.join("flows.csv")).unwrap();
-    assert!(
-        flows_text
-            .lines()
-            .nth(1)
-            .unwrap()
-            .starts_with("0,one,left-0,right-0,,")
-    );
+    links_are_written(&out);
+    tables_are_written_as_csv(&out, &samples);
     assert_eq!(result["queue_samples_lost"], 0);
     let drawn = in_page(&fs::read_to_string(page).unwrap());
     let titles: Vec<&str> = drawn["charts"]["series"]

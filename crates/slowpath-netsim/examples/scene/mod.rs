@@ -38,19 +38,10 @@ pub fn flows(workloads: &[Workload], seed: u64) -> impl Iterator<Item = FlowSpec
         })
 }
 
-/// The same for another simulator: a line each, start in nanoseconds, from, to, bytes.
-pub fn text(workloads: &[Workload], seed: u64) -> String {
-    FlowStream::new(workloads, seed)
-        .map(|flow| {
-            let (start, bytes) = (flow.start.as_nanos(), flow.bytes.unwrap_or(0));
-            format!("{start} {} {} {bytes}\n", flow.from, flow.to)
-        })
-        .collect()
-}
-
-/// A fat-tree whose hosts send flows of those sizes to one another.
+/// A fat-tree with room for so many packets at each port, whose hosts send flows of those sizes to one another.
 pub fn scene(
     k: u32,
+    buffer: u32,
     sizes: SizeDistribution,
     until: Time,
     seed: u64,
@@ -84,7 +75,7 @@ pub fn scene(
     }];
     let network = Network::new(
         topology,
-        Limit::packets(250),
+        Limit::packets(buffer),
         Some(Threshold::Packets(65)),
         seed,
     );

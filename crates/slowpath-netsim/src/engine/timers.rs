@@ -68,6 +68,8 @@ impl WheelPlace {
 #[derive(Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<TimerEntry>>,
+    /// Counts the timers that were put into a bucket of a timer wheel.
+    pub placed: u64,
 }
 
 /// When, which connection's, whose of it, and which that had its place.

@@ -135,7 +135,7 @@ impl Simulation {
         let moved = connection.sender.take_timer_moved();
         if let Some(tick) = config.kernel_tick {
             let place = &mut connection.timers.send_place;
-            place.set(self.now, deadline, tick, moved, &mut self.timers_set);
+            place.set(self.now, deadline, tick, moved, &mut self.timers.placed);
         }
     }
 
@@ -152,7 +152,7 @@ impl Simulation {
         let config = config_of(&self.settings.tcp, connection);
         if let Some(tick) = config.kernel_tick {
             let place = &mut connection.timers.acknowledge_place;
-            place.set(self.now, deadline, tick, false, &mut self.timers_set);
+            place.set(self.now, deadline, tick, false, &mut self.timers.placed);
         }
     }
 

@@ -75,8 +75,6 @@ pub struct Simulation {
     bodies: Bodies,
     wheel: Wheel,
     timers: Timers,
-    /// Counts the timers that Linux hosts set.
-    timers_set: u64,
     records: Records,
     lasting: BTreeMap<(HostId, HostId, u32), u32>,
     queries: Queries,
@@ -131,7 +129,6 @@ impl Simulation {
             connections: Connections::default(),
             bodies: Bodies::new(),
             timers: Timers::default(),
-            timers_set: 0,
             lasting: BTreeMap::new(),
             queries: Queries::default(),
             flows: Vec::new(),

@@ -25,7 +25,7 @@ const MILLISECOND: Span = Span::from_millis(1);
 
 /// Segments that are sent again in one piece (`tcp_retransmit_skb`).
 #[derive(Clone, Copy, Debug, Default)]
-struct Again {
+struct Retransmission {
     /// So many left.
     sent: u32,
     /// So many more may.
@@ -47,7 +47,7 @@ pub(in crate::tcp::sender) struct Offload {
     /// Whether something new left, or only the window held it back, since that was noted.
     moved: bool,
     /// What is being sent again in one piece.
-    again: Again,
+    retransmission: Retransmission,
     /// Bytes a second (`sk_pacing_rate`).
     rate: Option<u64>,
     /// Bytes that wait at the host's link, and whether they are too many for more.
@@ -126,7 +126,7 @@ impl Machine<Linux> {
         let rate = self.pacing_rate(config);
         let offload = &mut self.policy.offload;
         offload.rate = rate;
-        offload.again = Again::default();
+        offload.retransmission = Retransmission::default();
         offload.buffer.acknowledge(self.stream.una);
     }
 
@@ -162,17 +162,21 @@ impl Machine<Linux> {
             .buffer
             .sent_piece(end)
             .unwrap_or((end, false));
-        let mut again = self.policy.offload.again;
+        let mut again = self.policy.offload.retransmission;
         if again.allowed == 0 {
             // The segment itself is in the pipe already.
             let free = (self.congestion.window + 1).saturating_sub(self.pipe());
             let allowed = free.clamp(1, self.most_segments(config));
-            again = Again { sent: 0, allowed };
+            again = Retransmission { sent: 0, allowed };
         }
         again.sent += 1;
         again.allowed -= 1;
         let goes_on = again.allowed > 0 && end < piece_end && self.board.goes_on();
-        self.policy.offload.again = if goes_on { again } else { Again::default() };
+        self.policy.offload.retransmission = if goes_on {
+            again
+        } else {
+            Retransmission::default()
+        };
         !goes_on && (again.sent > 1 || end == piece_end && written)
     }
 
