@@ -43,6 +43,8 @@ pub struct Summary {
     pub workloads: Vec<WorkloadSummary>,
     /// Every packet, counted.
     pub packets: Packets,
+    /// What links did to packets, where the scenario says so.
+    pub links: Vec<LinkSummary>,
     /// The link with the highest load; `None` if nothing was sent.
     pub hottest_link: Option<Hottest>,
     /// The queues that were written down.
@@ -53,6 +55,25 @@ pub struct Summary {
     pub events: u64,
     /// The most connections open at once.
     pub most_connections: u64,
+}
+
+/// What a direction of a link did to packets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkSummary {
+    /// Its near end.
+    pub from: String,
+    /// Its far end.
+    pub to: String,
+    /// Packets lost, as the scenario says.
+    pub lost: u64,
+    /// Packets lost as the link was down, also those that were on it.
+    pub cut: u64,
+    /// Packets damaged: their host discards them.
+    pub corrupted: u64,
+    /// Packets that arrived twice.
+    pub copied: u64,
+    /// Packets that arrived after those behind them.
+    pub late: u64,
 }
 
 /// A workload in numbers.
@@ -131,12 +152,16 @@ pub struct SizeSummary {
 /// Packets counted at both ends of everything.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Packets {
-    /// Left hosts.
+    /// Left hosts, or are copies that links made.
     pub sent: u64,
+    /// Of those, copies.
+    pub copied_on_links: u64,
     /// Arrived at hosts.
     pub delivered: u64,
-    /// Dropped by switches.
+    /// Dropped by switches, or lost on links.
     pub dropped: u64,
+    /// Of those, on links.
+    pub dropped_on_links: u64,
     /// Of those, for want of room.
     pub dropped_buffer_full: u64,
     /// Of those, as their time to live was over.
@@ -293,6 +318,25 @@ fn completions<'a>(flows: impl IntoIterator<Item = &'a &'a FlowRecord>) -> Optio
     times.percentiles()
 }
 
+fn impaired(topology: &Topology, results: &Results) -> Vec<LinkSummary> {
+    let name = |node| topology.name(node).to_owned();
+    (results.impairments.iter())
+        .filter_map(|(line, counts)| {
+            let link = topology.links().get(*line as usize / 2)?;
+            let [near, far] = [line % 2, 1 - line % 2].map(|end| link.ends[end as usize].0);
+            Some(LinkSummary {
+                from: name(near),
+                to: name(far),
+                lost: counts.lost,
+                cut: counts.cut,
+                corrupted: counts.corrupted,
+                copied: counts.copied,
+                late: counts.late,
+            })
+        })
+        .collect()
+}
+
 /// The numbers of a run of the scenario in the file of that name.
 pub fn summary(name: &str, scenario: &Scenario, results: &Results, queues: &[Series]) -> Summary {
     let end = results.end.0;
@@ -312,6 +356,8 @@ pub fn summary(name: &str, scenario: &Scenario, results: &Results, queues: &[Ser
         labels.map(|label| label.dropped[reason as usize]).sum()
     };
     let counts = &results.conservation;
+    let all_dropped = counts.dropped + counts.lost;
+    let by_switches: u64 = DropReason::ALL.into_iter().map(dropped).sum();
     Summary {
         scenario: name.to_owned(),
         description: scenario.description.clone(),
@@ -325,9 +371,11 @@ pub fn summary(name: &str, scenario: &Scenario, results: &Results, queues: &[Ser
         goodput_bits_per_second: bit_rate(all().map(|flow| flow.arrived).sum(), end),
         workloads: workloads(scenario, results),
         packets: Packets {
-            sent: counts.sent,
+            sent: counts.sent + counts.copies,
+            copied_on_links: counts.copies,
             delivered: counts.delivered,
-            dropped: counts.dropped,
+            dropped: all_dropped,
+            dropped_on_links: all_dropped - by_switches,
             dropped_buffer_full: dropped(DropReason::BufferFull),
             dropped_ttl_expired: dropped(DropReason::TtlExpired),
             dropped_no_route: dropped(DropReason::NoRoute),
@@ -341,6 +389,7 @@ pub fn summary(name: &str, scenario: &Scenario, results: &Results, queues: &[Ser
             retransmissions: all().map(|flow| u64::from(flow.retransmissions)).sum(),
             timeouts: all().map(|flow| u64::from(flow.timeouts)).sum(),
         },
+        links: impaired(topology, results),
         hottest_link: hottest.map(|link| Hottest {
             from: topology.name(link.from).to_owned(),
             to: topology.name(link.to).to_owned(),

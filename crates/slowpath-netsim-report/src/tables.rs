@@ -284,13 +284,15 @@ impl Run<'_> {
 }
 
 /// Counts of the whole run.
-fn run_counts(results: &Results) -> [(&'static str, u64); 11] {
+fn run_counts(results: &Results) -> [(&'static str, u64); 13] {
     let counts = &results.conservation;
     [
         ("end_ps", results.end.0),
         ("events", results.events),
         ("packets_sent", counts.sent),
         ("packets_delivered", counts.delivered),
+        ("packets_copied", counts.copies),
+        ("packets_lost_on_links", counts.lost),
         ("packets_dropped", counts.dropped),
         ("packets_in_network", counts.in_network),
         ("packet_hops", counts.hops),

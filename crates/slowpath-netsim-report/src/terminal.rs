@@ -89,6 +89,9 @@ pub fn write(summary: &Summary, paint: Paint, out: &mut impl Write) -> io::Resul
         tables.push(queries(s));
     }
     tables.push(packets(s));
+    if !s.links.is_empty() {
+        tables.push(links(s));
+    }
     if !s.queues.is_empty() {
         tables.push(queues(s));
     }
@@ -235,6 +238,27 @@ fn queues(s: &Summary) -> Columns {
     table
 }
 
+fn links(s: &Summary) -> Columns {
+    let mut table = Columns::new(&[
+        "links",
+        ">lost",
+        ">while down",
+        ">damaged",
+        ">copied",
+        ">late",
+    ]);
+    for link in s.links.iter().take(MAX_QUEUES) {
+        let counts = [link.lost, link.cut, link.corrupted, link.copied, link.late];
+        let name = format!("{} -> {}", plain(&link.from), plain(&link.to));
+        table.row(
+            [name]
+                .into_iter()
+                .chain(counts.map(|count| count.to_string())),
+        );
+    }
+    table
+}
+
 fn closing(s: &Summary, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)?;
     let spreads = s.workloads.iter().flat_map(|workload| {
@@ -286,9 +310,13 @@ fn closing(s: &Summary, out: &mut impl Write) -> io::Result<()> {
     }
     let p = &s.packets;
     if p.dropped > 0 {
+        let on_links = match p.dropped_on_links {
+            0 => String::new(),
+            lost => format!(", {lost} on links"),
+        };
         writeln!(
             out,
-            "dropped: {} for want of room, {} with their time to live over, {} without a route",
+            "dropped: {} for want of room, {} with their time to live over, {} without a route{on_links}",
             p.dropped_buffer_full, p.dropped_ttl_expired, p.dropped_no_route
         )?;
     }

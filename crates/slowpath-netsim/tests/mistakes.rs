@@ -471,7 +471,7 @@ rate = "50 /s"
         ],
     },
     Written {
-        name: "a lossy line, for the laboratory",
+        name: "a lossy line",
         text: r#"duration = "1 s"
 [topology]
 kind = "dumbbell"
@@ -492,8 +492,8 @@ bytes = "2 MB"
         mistakes: [
             (
                 "[[workload]]",
-                "[[line]]\non = \"left -> right\"\nloss = \"1 %\"\n[[workload]]",
-                "line",
+                "[host]\nqueue = \"100 packets\"\n[[workload]]",
+                "host.queue",
                 "`slowpath lab virtual`",
             ),
             (

@@ -243,12 +243,14 @@ pub(super) fn read(
 /// came to the network.
 fn conservation(summary: &Summary) -> Result<Conservation, RunError> {
     let conservation = Conservation {
-        sent: summary.sent + summary.copied,
+        sent: summary.sent,
+        copies: summary.copied,
         delivered: summary.delivered,
         dropped: summary.dropped,
         in_network: summary.inside,
         hops: summary.lines.iter().map(|line| line.0).sum(),
         path_lengths: summary.lines.iter().map(|line| line.0).sum(),
+        ..Conservation::default()
     };
     if conservation.holds() && summary.sent == summary.host_packets {
         Ok(conservation)

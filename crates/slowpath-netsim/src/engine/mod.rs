@@ -42,6 +42,7 @@
 
 mod connection;
 mod flying;
+mod lines;
 mod network;
 mod packet;
 mod queries;
@@ -51,6 +52,7 @@ mod simulation;
 mod timers;
 mod wheel;
 
+pub use lines::LineCounts;
 pub use network::{HostId, Network, NetworkError, SwitchId};
 pub use settings::{
     Application, FlowSpec, Progress, Query, QueueSeries, Settings, SimulationError, Transport,

@@ -50,6 +50,11 @@ impl Hop {
         self
     }
 
+    /// The same with another body.
+    pub fn with_body(self, body: u32) -> Self {
+        Hop { body, ..self }
+    }
+
     #[inline]
     pub fn is_marked(&self) -> bool {
         self.bits & MARKED != 0
@@ -112,6 +117,8 @@ const PUSH: u8 = 128;
 const ECE: u8 = 16;
 const DATAGRAM: u8 = 32;
 const DETOURED: u8 = 64;
+/// Of `Body::more`.
+const DAMAGED: u8 = 1;
 
 /// What the ends look at.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +133,7 @@ pub(super) struct Body {
     /// Where its SACK blocks are; [`NO_BLOCKS`] without.
     sack: u32,
     bits: u8,
+    more: u8,
 }
 
 const NO_BLOCKS: u32 = u32::MAX;
@@ -151,6 +159,7 @@ impl Body {
                 | (u8::from(segment.cwr) * CWR)
                 | (u8::from(segment.push) * PUSH)
                 | (u8::from(segment.syn) * SYN),
+            more: 0,
         }
     }
 
@@ -163,6 +172,7 @@ impl Body {
             connection,
             len: ack.window,
             bits: (u8::from(ack.ece) * ECE) | (u8::from(ack.syn) * SYN),
+            more: 0,
         }
     }
 
@@ -174,6 +184,7 @@ impl Body {
             connection,
             len,
             bits: DATAGRAM,
+            more: 0,
         }
     }
 
@@ -184,6 +195,11 @@ impl Body {
 
     pub fn is_detoured(&self) -> bool {
         self.bits & DETOURED != 0
+    }
+
+    /// Whether a link damaged it.
+    pub fn is_damaged(&self) -> bool {
+        self.more & DAMAGED != 0
     }
 
     /// With the SACK blocks that [`Bodies::remove`] gave.
@@ -294,6 +310,21 @@ impl Bodies {
     /// Notes that the packet took a detour.
     pub fn detour(&mut self, at: u32) {
         self.bodies.places[at as usize].bits |= DETOURED;
+    }
+
+    /// Notes that a link damaged the packet.
+    pub fn damage(&mut self, at: u32) {
+        self.bodies.places[at as usize].more |= DAMAGED;
+    }
+
+    /// The same once more.
+    pub fn copy(&mut self, at: u32) -> u32 {
+        let mut body = *self.at(at);
+        if body.sack != NO_BLOCKS {
+            let blocks = self.blocks.places[body.sack as usize];
+            body.sack = self.blocks.insert(blocks);
+        }
+        self.bodies.insert(body)
     }
 
     /// The packets in the network.

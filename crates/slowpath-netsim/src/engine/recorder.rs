@@ -86,6 +86,15 @@ impl PacketRecords {
         self.handled[place][end as usize] = body.map(|body| self.numbers[body as usize]);
     }
 
+    /// A link copied a packet.
+    pub fn copied(&mut self, body: u32, copy: u32) {
+        let place = copy as usize;
+        if place >= self.numbers.len() {
+            self.numbers.resize(place + 1, 0);
+        }
+        self.numbers[place] = self.numbers[body as usize];
+    }
+
     fn joined(&mut self, link: u32, body: u32) {
         let queue = (link - self.first_link) as usize;
         self.log.queues[queue].push(Joined {

@@ -4,6 +4,7 @@
 use super::network::{HostId, NetworkError, SwitchId};
 use crate::results::{Conservation, LABELS};
 use crate::tcp::{TcpConfig, TcpConfigError};
+use slowpath_switch::fabric::Change;
 use slowpath_switch::{PortId, Span, Time};
 use std::fmt;
 
@@ -142,6 +143,8 @@ pub struct Settings {
     /// Directions of links: twice a link's number in the topology, and one more for the way from
     /// its second end to its first.
     pub lines: Vec<u32>,
+    /// What happens to links and routes.
+    pub changes: Vec<Change>,
     /// Picoseconds of a tick of the event queue, as a shift. Changes the speed only.
     pub tick_shift: u32,
 }
@@ -161,6 +164,7 @@ impl Settings {
             windows_every: None,
             windows_of: None,
             lines: Vec::new(),
+            changes: Vec::new(),
             tick_shift: 12,
         }
     }
@@ -188,6 +192,8 @@ pub enum SimulationError {
     Tcp(usize, TcpConfigError),
     /// Packets that live for no hop.
     TimeToLive,
+    /// A change names a link, a switch or a port that is not there.
+    Change,
     /// A flow is impossible, and why.
     Flow(u64, &'static str),
     /// A queue that does not exist is to be written down, or all the time.
@@ -202,6 +208,10 @@ impl fmt::Display for SimulationError {
             Self::Network(error) => write!(f, "{error}"),
             Self::Tcp(kind, error) => write!(f, "TCP configuration {kind}: {error}"),
             Self::TimeToLive => write!(f, "the time to live is at least 1"),
+            Self::Change => write!(
+                f,
+                "a change names a link, a switch or a port that is not there"
+            ),
             Self::Flow(id, reason) => write!(f, "flow {id}: {reason}"),
             Self::Queues => write!(f, "a queue series names no port, or samples every 0 s"),
             Self::Conservation(counts) => {

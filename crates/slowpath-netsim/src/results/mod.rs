@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a run gives: records that a writer can turn into tables.
 
-use crate::engine::{HostId, SwitchId};
+use crate::engine::{HostId, LineCounts, SwitchId};
 mod packets;
 
 pub use packets::{DropPlace, Joined, PacketLog, SentPacket};
@@ -173,19 +173,25 @@ pub struct Conservation {
     pub delivered: u64,
     /// Packets that switches dropped.
     pub dropped: u64,
+    /// Packets that links made of others.
+    pub copies: u64,
+    /// Packets that links lost, or that were on one that went down.
+    pub lost: u64,
     /// Packets in queues and on lines at the end.
     pub in_network: u64,
     /// Packets that left a link, ACKs included.
     pub hops: u64,
     /// The links that the packets passed, by their times to live.
     pub path_lengths: u64,
+    /// Those that copies passed before they were made.
+    pub copied_hops: u64,
 }
 
 impl Conservation {
     /// Whether nothing was lost or made.
     pub fn holds(&self) -> bool {
-        self.sent == self.delivered + self.dropped + self.in_network
-            && self.hops == self.path_lengths
+        self.sent + self.copies == self.delivered + self.dropped + self.lost + self.in_network
+            && self.hops + self.copied_hops == self.path_lengths
     }
 }
 
@@ -193,8 +199,15 @@ impl fmt::Display for Conservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} packets sent, {} delivered, {} dropped, {} in the network; {} hops, paths of {}",
-            self.sent, self.delivered, self.dropped, self.in_network, self.hops, self.path_lengths
+            "{} packets sent and {} copied, {} delivered, {} dropped, {} lost, {} in the network; {} hops, paths of {}",
+            self.sent,
+            self.copies,
+            self.delivered,
+            self.dropped,
+            self.lost,
+            self.in_network,
+            self.hops + self.copied_hops,
+            self.path_lengths
         )
     }
 }
@@ -212,6 +225,8 @@ pub struct Results {
     pub windows: Vec<WindowSample>,
     /// Links over time, if they are asked for.
     pub lines: Vec<LineSample>,
+    /// What lines did to packets, by their number in the topology, where a change names them.
+    pub impairments: Vec<(u32, LineCounts)>,
     /// Samples not taken because there were too many.
     pub queue_samples_lost: u64,
     /// What happened over time; stretches at the end in which nothing did are left out.

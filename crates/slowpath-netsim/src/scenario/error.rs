@@ -49,7 +49,7 @@ fn what(key: &str, problem: &Problem) -> String {
         Problem::Substrate(substrate) => text += &way_out(*substrate, key),
         Problem::OneTable => text += &format!(", [[{key}]]"),
         Problem::UnknownKey { .. } if key.contains("links.") && LINE_KEYS.contains(&name) => {
-            text += ". What links do to packets is in [[line]], which `slowpath lab virtual` and `slowpath lab up` take";
+            text += ". What links do to packets is in [[line]]";
         }
         Problem::Choice { given, .. } if given == "bbr" => {
             text += ", but `slowpath lab virtual --congestion bbr` can";

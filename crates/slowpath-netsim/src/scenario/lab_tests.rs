@@ -179,11 +179,6 @@ fn what_a_substrate_cannot_do_is_an_error_with_its_place() {
     let with = |more: &str| format!("{BASE}{more}");
     let lines = BASE.lines().count();
     for (more, key) in [
-        ("[[line]]\non = \"left -> right\"\nloss = \"1 %\"\n", "line"),
-        (
-            "[[route]]\non = \"left\"\nto = [\"right-0\"]\nvia = [\"right\"]\n",
-            "route",
-        ),
         ("[host]\nqueue = \"3 packets\"\n", "host.queue"),
         ("[host]\nsysctls = { }\n", "host.sysctls"),
         (

@@ -143,7 +143,7 @@ fn impossible_rates_are_named() {
 #[test]
 fn errors_name_the_way_out() {
     let link = "delay = \"5 us\"";
-    let lossy = "[[line]]\non = \"left -> right\"\nloss = \"1 %\"\n[[workload]]";
+    let queue = "[host]\nqueue = \"3 packets\"\n[[workload]]";
     for (text, says) in [
         (
             changed("\"100 packets\"", "150"),
@@ -171,8 +171,8 @@ fn errors_name_the_way_out() {
         ),
         (changed("dumbbell", "dumbell"), "Did you mean 'dumbbell'?"),
         (
-            changed("[[workload]]", lossy),
-            "line: the simulator cannot do this, but `slowpath lab virtual` and `slowpath lab up` can",
+            changed("[[workload]]", queue),
+            "host.queue: the simulator cannot do this, but `slowpath lab virtual` and `slowpath lab up` can",
         ),
         (
             format!("tcp.algoritm = \"cubic\"\n{BASE}"),

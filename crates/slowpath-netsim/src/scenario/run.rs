@@ -44,6 +44,7 @@ impl Scenario {
         settings.seed = self.seed;
         settings.queues = self.queues.clone();
         settings.paths = self.paths;
+        settings.changes.clone_from(&self.changes);
         if let Some(series) = &self.series {
             settings.windows_every = Some(series.every);
             settings.windows_of = Some(series.workloads.clone());

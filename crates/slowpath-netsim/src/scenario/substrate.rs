@@ -33,10 +33,8 @@ impl fmt::Display for Substrate {
     }
 }
 
-/// Links do nothing to packets there, routes stay, and hosts are no kernels.
+/// Hosts are no kernels there.
 const SIMULATOR: &[&str] = &[
-    "line",
-    "route",
     "host.queue",
     "host.sysctls",
     "host.group",

@@ -6,6 +6,7 @@ mod cubic;
 mod dctcp;
 mod dumbbell;
 mod fairness;
+mod lines;
 mod measured;
 mod pipe;
 mod scene;

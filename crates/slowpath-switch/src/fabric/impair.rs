@@ -65,17 +65,21 @@ impl Picker {
 }
 
 /// What becomes of a packet on a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fate {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// It does not arrive.
     pub lost: bool,
+    /// It arrives damaged.
     pub corrupted: bool,
+    /// It arrives twice.
     pub copied: bool,
+    /// It arrives after those behind it.
     pub late: bool,
 }
 
 /// A line's impairment and its state.
 #[derive(Clone, Debug)]
-pub(super) struct Impaired {
+pub struct Impaired {
     plan: Impairment,
     loss: Picker,
     corruption: Picker,
@@ -87,6 +91,7 @@ pub(super) struct Impaired {
 }
 
 impl Impaired {
+    /// One of that line, with the random numbers that the [module](super) defines for the seed.
     pub fn new(plan: Impairment, seed: u64, line: u32) -> Self {
         let stream = |purpose| Random::stream(seed, STREAMS + (u64::from(line) << 8) + purpose);
         Impaired {

@@ -98,6 +98,7 @@ mod plan;
 mod sink;
 
 pub use code::DecodeError;
+pub use impair::{Fate, Impaired};
 pub use network::{Counts, Fabric, LineCounters};
 pub use plan::{
     Action, Burst, Change, End, Impairment, Jitter, Late, Node, Pick, Plan, PlanError, Route, Share,

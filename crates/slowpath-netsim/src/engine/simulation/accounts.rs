@@ -102,6 +102,14 @@ impl Simulation {
                 }
             }
         }
+        let mut counts = Vec::new();
+        if let Some(lines) = &self.lines {
+            for hop in lines.delayed() {
+                in_network += 1;
+                unarrived += u64::from(self.settings.ttl - hop.ttl) + 1;
+            }
+            counts.extend(lines.counts());
+        }
         let waiting: usize = self.interfaces.iter().map(|i| i.packets.len()).sum();
         let routers = self.nodes.iter().all(|node| node.decrements);
         let mut conservation = Conservation {
@@ -111,7 +119,7 @@ impl Simulation {
         conservation.path_lengths = if routers {
             conservation.path_lengths + unarrived
         } else {
-            conservation.hops
+            conservation.hops + conservation.copied_hops
         };
         if !conservation.holds() || self.bodies.live() != in_network + waiting as u64 {
             return Err(SimulationError::Conservation(conservation));
@@ -140,6 +148,7 @@ impl Simulation {
             queues: self.records.queues,
             windows: self.records.windows,
             lines: self.records.lines,
+            impairments: counts,
             queue_samples_lost: self.records.queues_lost,
             labels: self.records.labels,
             packets: self.records.packets.map(|log| log.log),

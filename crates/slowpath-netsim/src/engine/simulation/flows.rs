@@ -21,6 +21,10 @@ impl Simulation {
         let (body, blocks) = self.bodies.remove(hop.body);
         self.note_detour(&hop, &body);
         let at = body.connection;
+        if body.is_damaged() {
+            // Its checksum is wrong.
+            return self.left_network(at);
+        }
         let end = match body.is_segment() {
             true => End::Receiver,
             false => End::Sender,

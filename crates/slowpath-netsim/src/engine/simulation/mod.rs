@@ -3,10 +3,12 @@
 
 mod accounts;
 mod flows;
+mod lines;
 mod packets;
 
 use super::connection::{Connection, Connections};
 use super::flying::{Flying, InFlight, Overflow};
+use super::lines::Lines;
 use super::network::Network;
 use super::packet::{Bodies, Hop};
 use super::queries::Queries;
@@ -19,6 +21,7 @@ use crate::host::Interface;
 use crate::results::{Conservation, FlowRecord, Results};
 use crate::tcp::TcpConfig;
 use crate::topology::Node as End;
+use slowpath_switch::fabric::Action;
 use slowpath_switch::{Packet, PortId, Random, Span, Switch, Time};
 use std::collections::BTreeMap;
 
@@ -88,6 +91,8 @@ pub struct Simulation {
     warmed: u32,
     /// Whether a kind of TCP has a kernel's tick.
     kernels: bool,
+    /// Where links do more than to carry, or anything changes during the run.
+    lines: Option<Box<Lines>>,
 }
 
 impl Simulation {
@@ -136,7 +141,9 @@ impl Simulation {
             events: 0,
             now: Time::ZERO,
             warmed: 0,
+            lines: None,
         };
+        simulation.lines = simulation.lines()?;
         simulation.check_queues()?;
         if simulation.settings.packets {
             let hosts = simulation.interfaces.len() as u32;
@@ -144,6 +151,37 @@ impl Simulation {
             simulation.records.packets = Some(records);
         }
         Ok(simulation)
+    }
+
+    /// The lines that do something; `None` without any.
+    fn lines(&self) -> Result<Option<Box<Lines>>, SimulationError> {
+        let changes = &self.settings.changes;
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        let topology = &self.network.topology;
+        let lines = Lines::new(
+            topology,
+            changes,
+            self.settings.seed,
+            |node, port| match node {
+                End::Host(host) => host,
+                End::Switch(switch) => self.nodes[switch as usize].first_link + u32::from(port),
+            },
+        );
+        let known = changes.iter().all(|change| match &change.action {
+            Action::Route(route) => (self.nodes.get(route.switch as usize)).is_some_and(|node| {
+                route
+                    .ports
+                    .iter()
+                    .all(|port| usize::from(port.0) < node.switch.ports())
+            }),
+            _ => true,
+        });
+        match lines.filter(|_| known) {
+            Some(lines) => Ok(Some(Box::new(lines))),
+            None => Err(SimulationError::Change),
+        }
     }
 
     fn check_queues(&mut self) -> Result<(), SimulationError> {
@@ -209,6 +247,19 @@ impl Simulation {
             if self.wheel.turn() {
                 self.warm();
             }
+            if let Some(lines) = &self.lines {
+                let (at, link) = lines.next();
+                let packet = self.wheel.peek().unwrap_or((Time::MAX, u32::MAX));
+                if (at, link) <= packet && at <= other && at <= next_sample {
+                    if at > until || at == Time::MAX {
+                        break;
+                    }
+                    self.now = at;
+                    self.next_of_lines::<WATCH>();
+                    self.events += 1;
+                    continue;
+                }
+            }
             if let Some((at, source)) = self.wheel.peek()
                 && at <= other
                 && at <= next_sample
@@ -238,7 +289,9 @@ impl Simulation {
                     check_order(&flow, next_flow.as_ref())?;
                 }
             } else {
-                let idle = self.wheel.peek().is_none() && other == Time::MAX;
+                let lines = self.lines.as_ref();
+                let calm = lines.is_none_or(|lines| lines.next().0 == Time::MAX);
+                let idle = self.wheel.peek().is_none() && other == Time::MAX && calm;
                 if next_sample > until || idle {
                     break;
                 }

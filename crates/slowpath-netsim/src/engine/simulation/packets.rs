@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets from link to link.
 
-use super::{CatchUp, HOST, NANOSECOND, Simulation, config_of};
+use super::{CatchUp, HOST, Link, NANOSECOND, Simulation, config_of};
 use crate::engine::HostId;
 use crate::engine::flying::Flying;
 use crate::engine::packet::{Body, Hop};
@@ -26,6 +26,19 @@ impl Simulation {
         if let Some(first) = self.links[link as usize].flying.front() {
             self.wheel.schedule(link, first.arrival);
         }
+        if self.lines.is_some() && !self.emerges(link, hop) {
+            return;
+        }
+        if to & HOST == 0 {
+            self.forward::<WATCH>(to, to_port, hop);
+        } else {
+            self.deliver(to & !HOST, hop);
+        }
+    }
+
+    /// A packet comes to the end of a link.
+    pub(super) fn reach<const WATCH: bool>(&mut self, link: u32, hop: Hop) {
+        let Link { to, to_port, .. } = self.links[link as usize];
         if to & HOST == 0 {
             self.forward::<WATCH>(to, to_port, hop);
         } else {
@@ -51,11 +64,17 @@ impl Simulation {
             first_link: state.first_link,
         };
         while let Some(departure) = state.switch.transmit(self.now, port, &mut recorder) {
+            let mut arrival = departure.arrival;
+            if let Some(lines) = &mut self.lines
+                && let Some(line) = lines.get(link)
+            {
+                arrival = line.start(arrival, departure.packet.bytes);
+            }
             let flying = Flying {
                 arrival: if whole {
-                    Time(departure.arrival.0.next_multiple_of(NANOSECOND))
+                    Time(arrival.0.next_multiple_of(NANOSECOND))
                 } else {
-                    departure.arrival
+                    arrival
                 },
                 hop: departure.packet,
             };
@@ -135,7 +154,7 @@ impl Simulation {
     /// When the far end of a link notices what arrives then.
     #[cold]
     #[inline(never)]
-    fn noticed(&self, link: u32, arrival: Time) -> Time {
+    pub(super) fn noticed(&self, link: u32, arrival: Time) -> Time {
         if self.links[link as usize].to & HOST != 0 {
             self.at_host(arrival)
         } else {
@@ -146,6 +165,7 @@ impl Simulation {
     /// A packet leaves for the far end of a link.
     #[inline(always)]
     pub(super) fn fly(&mut self, link: u32, arrival: Time, hop: Hop) {
+        let arrival = self.start_on(link, arrival, &hop);
         let arrival = if self.kernels {
             self.noticed(link, arrival)
         } else {
