@@ -537,6 +537,29 @@ fn the_scenarios_show_what_they_say() {
     assert!(sizes.len() > 3, "short and long flows");
 }
 
+/// The first packet of a link is lost: it is sent again, and every count says so.
+#[test]
+fn links_lose_what_the_scenario_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let lossy = PIPE.to_owned() + "[[line]]\non = \"left -> right\"\nloss = { packets = [1] }\n";
+    let file = written(directory.path(), "lossy.toml", &lossy);
+    // Its timeout takes a second, as no round trip was measured.
+    let result = json(&file, &["--set", "drain=2 s"]);
+    assert_eq!(result["packets"]["retransmissions"], 1, "{result}");
+    assert_eq!(result["packets"]["dropped_on_links"], 1);
+    assert_eq!(result["packets"]["dropped"], 1);
+    assert_eq!(result["packets"]["conserved"], true);
+    let links = result["links"].as_array().unwrap();
+    assert_eq!(links.len(), 1);
+    for (key, value) in [("from", "left"), ("to", "right")] {
+        assert_eq!(links[0][key], value);
+    }
+    assert_eq!(
+        (links[0]["lost"].as_u64(), links[0]["cut"].as_u64()),
+        (Some(1), Some(0))
+    );
+}
+
 /// What each link carried in the last 10 ms of 20: all of it data, or acknowledgements only.
 fn links_are_written(out: &Path) {
     let links = rows(&out.join("link-series.parquet")).1;
