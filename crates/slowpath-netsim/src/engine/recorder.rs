@@ -145,8 +145,8 @@ impl Records {
     }
 }
 
-/// The observer of one switch. `WATCH` is whether any queue is written down on change:
-/// without, an enqueue and a dequeue leave no code behind.
+/// The observer of one switch. `WATCH` is whether any queue is written down on change, or links do
+/// more than to carry: without, neither leaves code behind.
 pub(super) struct Recorder<'a, const WATCH: bool> {
     pub records: &'a mut Records,
     pub switch: u32,

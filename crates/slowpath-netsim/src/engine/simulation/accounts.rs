@@ -103,7 +103,7 @@ impl Simulation {
             }
         }
         let mut counts = Vec::new();
-        if let Some(lines) = &self.lines {
+        if let Some(lines) = &self.features.lines {
             for hop in lines.delayed() {
                 in_network += 1;
                 unarrived += u64::from(self.settings.ttl - hop.ttl) + 1;

@@ -127,7 +127,7 @@ impl Simulation {
             self.timers
                 .push(deadline, at, Timer::Send, connection.generation);
         }
-        if self.kernels {
+        if self.features.kernels {
             self.place_send(at, deadline);
         }
     }
@@ -200,7 +200,7 @@ impl Simulation {
         let Some(first) = self.timers.pop() else {
             return;
         };
-        if !self.kernels {
+        if !self.features.kernels {
             return self.expire_one(first);
         }
         let mut due = vec![(self.take_place(&first), first)];

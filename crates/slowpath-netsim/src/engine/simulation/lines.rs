@@ -8,23 +8,21 @@ use slowpath_switch::fabric::Action;
 use slowpath_switch::{PortId, Rate, Span, Time};
 
 impl Simulation {
-    /// A packet starts on a link; when the link goes on after it.
-    #[inline]
+    /// A packet starts on a link; when the link goes on after it, and its far end notices.
+    #[cold]
+    #[inline(never)]
     pub(super) fn start_on(&mut self, link: u32, arrival: Time, hop: &Hop) -> Time {
-        match &mut self.lines {
-            Some(lines) => match lines.get(link) {
-                Some(line) => line.start(arrival, hop.bytes),
-                None => arrival,
-            },
-            None => arrival,
-        }
+        let line = self.features.lines.as_mut();
+        let line = line.and_then(|lines| lines.get(link));
+        let arrival = line.map_or(arrival, |line| line.start(arrival, hop.bytes));
+        self.noticed(link, arrival)
     }
 
     /// Whether a packet arrives now that its link alone would have arrive now.
     #[cold]
     #[inline(never)]
     pub(super) fn emerges(&mut self, link: u32, hop: Hop) -> bool {
-        let Some(lines) = &mut self.lines else {
+        let Some(lines) = &mut self.features.lines else {
             return true;
         };
         let Some(line) = lines.get(link) else {
@@ -62,7 +60,7 @@ impl Simulation {
     }
 
     fn delay(&mut self, at: Time, link: u32, hop: Hop, cuts: u32) {
-        if let Some(lines) = &mut self.lines {
+        if let Some(lines) = &mut self.features.lines {
             lines.delay(at, link, hop, cuts);
         }
     }
@@ -83,7 +81,11 @@ impl Simulation {
 
     /// Whether the link was up all the time since a packet started.
     fn is_whole(&mut self, link: u32, cuts: u32, hop: Hop) -> bool {
-        let line = self.lines.as_mut().and_then(|lines| lines.get(link));
+        let line = self
+            .features
+            .lines
+            .as_mut()
+            .and_then(|lines| lines.get(link));
         let Some(line) = line.filter(|line| line.cuts != cuts) else {
             return true;
         };
@@ -105,7 +107,7 @@ impl Simulation {
     /// The next change, or packet that was delayed.
     pub(super) fn next_of_lines<const WATCH: bool>(&mut self) {
         let now = self.now;
-        let Some(lines) = &mut self.lines else {
+        let Some(lines) = &mut self.features.lines else {
             return;
         };
         if let Some(change) = lines.pop_change(now) {
@@ -141,7 +143,7 @@ impl Simulation {
                 debug_assert!(routed.is_ok());
             }
             Action::Impair(..) | Action::Up(..) => {
-                if let Some(lines) = &mut self.lines {
+                if let Some(lines) = &mut self.features.lines {
                     lines.apply(action);
                 }
             }
@@ -173,7 +175,7 @@ impl Simulation {
 
     /// Where a line of the topology begins.
     fn beginning(&self, line: u32) -> Option<(u32, PortId)> {
-        let link = self.lines.as_ref()?.link(line);
+        let link = self.features.lines.as_ref()?.link(line);
         let link = &self.links[link as usize];
         Some((link.from, link.from_port))
     }

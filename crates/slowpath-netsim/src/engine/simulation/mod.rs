@@ -66,6 +66,21 @@ struct Node {
     decrements: bool,
 }
 
+/// What most runs do without.
+struct Features {
+    /// Whether a kind of TCP has a kernel's tick.
+    kernels: bool,
+    /// Where links do more than to carry, or anything changes during the run.
+    lines: Option<Box<Lines>>,
+}
+
+impl Features {
+    #[inline]
+    fn any(&self) -> bool {
+        self.kernels || self.lines.is_some()
+    }
+}
+
 /// A network with flows in it. Links are numbered: those of the hosts first, then those of
 /// the switches' ports in order. Sources of events are the links, then the interfaces.
 pub struct Simulation {
@@ -89,10 +104,7 @@ pub struct Simulation {
     events: u64,
     now: Time,
     warmed: u32,
-    /// Whether a kind of TCP has a kernel's tick.
-    kernels: bool,
-    /// Where links do more than to carry, or anything changes during the run.
-    lines: Option<Box<Lines>>,
+    features: Features,
 }
 
 impl Simulation {
@@ -125,7 +137,10 @@ impl Simulation {
             },
             random: Random::stream(settings.seed, u64::from(u32::MAX)),
             network: network.clone(),
-            kernels: settings.tcp.iter().any(|tcp| tcp.kernel_tick.is_some()),
+            features: Features {
+                kernels: settings.tcp.iter().any(|tcp| tcp.kernel_tick.is_some()),
+                lines: None,
+            },
             settings,
             links,
             overflow: Overflow::default(),
@@ -141,9 +156,8 @@ impl Simulation {
             events: 0,
             now: Time::ZERO,
             warmed: 0,
-            lines: None,
         };
-        simulation.lines = simulation.lines()?;
+        simulation.features.lines = simulation.lines()?;
         simulation.check_queues()?;
         if simulation.settings.packets {
             let hosts = simulation.interfaces.len() as u32;
@@ -217,7 +231,7 @@ impl Simulation {
     ) -> Result<Results, SimulationError> {
         let flows = flows.into_iter();
         let on_change = matches!(self.settings.queues, QueueSeries::OnChange { .. });
-        if on_change || self.settings.packets {
+        if on_change || self.settings.packets || self.features.lines.is_some() {
             self.drive::<true>(flows, &mut progress)?;
         } else {
             self.drive::<false>(flows, &mut progress)?;
@@ -247,7 +261,7 @@ impl Simulation {
             if self.wheel.turn() {
                 self.warm();
             }
-            if let Some(lines) = &self.lines {
+            if WATCH && let Some(lines) = &self.features.lines {
                 let (at, link) = lines.next();
                 let packet = self.wheel.peek().unwrap_or((Time::MAX, u32::MAX));
                 if (at, link) <= packet && at <= other && at <= next_sample {
@@ -289,7 +303,7 @@ impl Simulation {
                     check_order(&flow, next_flow.as_ref())?;
                 }
             } else {
-                let lines = self.lines.as_ref();
+                let lines = self.features.lines.as_ref();
                 let calm = lines.is_none_or(|lines| lines.next().0 == Time::MAX);
                 let idle = self.wheel.peek().is_none() && other == Time::MAX && calm;
                 if next_sample > until || idle {
@@ -327,7 +341,7 @@ impl Simulation {
     /// When a host notices what happens then: Linux's clock counts nanoseconds.
     #[inline]
     fn at_host(&self, at: Time) -> Time {
-        if self.kernels {
+        if self.features.kernels {
             Time(at.0.next_multiple_of(NANOSECOND))
         } else {
             at

@@ -26,7 +26,7 @@ impl Simulation {
         if let Some(first) = self.links[link as usize].flying.front() {
             self.wheel.schedule(link, first.arrival);
         }
-        if self.lines.is_some() && !self.emerges(link, hop) {
+        if WATCH && self.features.lines.is_some() && !self.emerges(link, hop) {
             return;
         }
         if to & HOST == 0 {
@@ -56,7 +56,7 @@ impl Simulation {
     /// Lets a port start what is due; the link is not scheduled here.
     #[inline]
     pub(super) fn catch_up<const WATCH: bool>(&mut self, node: u32, port: PortId, link: u32) {
-        let whole = self.kernels && self.links[link as usize].to & HOST != 0;
+        let whole = self.features.kernels && self.links[link as usize].to & HOST != 0;
         let state = &mut self.nodes[node as usize];
         let mut recorder = Recorder::<WATCH> {
             records: &mut self.records,
@@ -65,7 +65,8 @@ impl Simulation {
         };
         while let Some(departure) = state.switch.transmit(self.now, port, &mut recorder) {
             let mut arrival = departure.arrival;
-            if let Some(lines) = &mut self.lines
+            if WATCH
+                && let Some(lines) = &mut self.features.lines
                 && let Some(line) = lines.get(link)
             {
                 arrival = line.start(arrival, departure.packet.bytes);
@@ -165,11 +166,9 @@ impl Simulation {
     /// A packet leaves for the far end of a link.
     #[inline(always)]
     pub(super) fn fly(&mut self, link: u32, arrival: Time, hop: Hop) {
-        let arrival = self.start_on(link, arrival, &hop);
-        let arrival = if self.kernels {
-            self.noticed(link, arrival)
-        } else {
-            arrival
+        let arrival = match self.features.any() {
+            true => self.start_on(link, arrival, &hop),
+            false => arrival,
         };
         let flying = &mut self.links[link as usize].flying;
         if flying.is_empty() {
@@ -254,7 +253,7 @@ impl Simulation {
     pub(super) fn next_packet(&mut self, host: u32) -> Option<Hop> {
         let mut interface = &mut self.interfaces[host as usize];
         if let Some(hop) = interface.packets.pop_front() {
-            if self.kernels {
+            if self.features.kernels {
                 self.taken(host, &hop);
             }
             return Some(hop);
