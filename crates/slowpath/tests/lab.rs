@@ -354,14 +354,14 @@ fn what_the_emulator_cannot_do_is_named_with_its_place() {
     let simulated = with("duration = \"1 s\"\n");
     let output = slowpath(&["sim", path(&simulated)]);
     assert_eq!(output.status.code(), Some(1));
-    let lossy = format!(
-        "duration = \"1 s\"\n{TWO_HOSTS}[[line]]\non = \"left -> right\"\nloss = \"1 %\"\n\
+    let queued = format!(
+        "duration = \"1 s\"\n{TWO_HOSTS}[host]\nqueue = \"3 packets\"\n\
          [[workload]]\nkind = \"bulk\"\nfrom = [\"left-0\"]\nto = [\"right-0\"]\n"
     );
-    let output = slowpath(&["sim", path(&scenario(&lossy))]);
+    let output = slowpath(&["sim", path(&scenario(&queued))]);
     let said = text(&output.stderr);
     assert!(
-        said.contains("line 10: line: the simulator cannot do this"),
+        said.contains("host.queue: the simulator cannot do this"),
         "{said}"
     );
 }

@@ -111,7 +111,7 @@ impl Line {
     }
 }
 
-/// A packet that arrives later than its line alone would have it.
+/// A packet that arrives later than the length of its line says.
 pub(super) struct Delayed {
     pub at: Time,
     /// The number of its link.

@@ -18,7 +18,7 @@ impl Simulation {
         self.noticed(link, arrival)
     }
 
-    /// Whether a packet arrives now that its link alone would have arrive now.
+    /// Whether a packet arrives now whose link has brought it to its end.
     #[cold]
     #[inline(never)]
     pub(super) fn emerges(&mut self, link: u32, hop: Hop) -> bool {
@@ -104,9 +104,20 @@ impl Simulation {
         self.left_network(body.connection);
     }
 
+    /// When the next change or delayed packet is due, if that is before packets on links and `other`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn due_of_lines(&self, other: Time) -> Option<Time> {
+        let next = self.features.lines.as_ref()?.next();
+        let packet = self.wheel.peek().unwrap_or((Time::MAX, u32::MAX));
+        let (at, _) = next;
+        (next <= packet && at <= other && at != Time::MAX).then_some(at)
+    }
+
     /// The next change, or packet that was delayed.
-    pub(super) fn next_of_lines<const WATCH: bool>(&mut self) {
-        let now = self.now;
+    pub(super) fn next_of_lines<const WATCH: bool>(&mut self, now: Time) {
+        self.now = now;
+        self.events += 1;
         let Some(lines) = &mut self.features.lines else {
             return;
         };

@@ -261,18 +261,12 @@ impl Simulation {
             if self.wheel.turn() {
                 self.warm();
             }
-            if WATCH && let Some(lines) = &self.features.lines {
-                let (at, link) = lines.next();
-                let packet = self.wheel.peek().unwrap_or((Time::MAX, u32::MAX));
-                if (at, link) <= packet && at <= other && at <= next_sample {
-                    if at > until || at == Time::MAX {
-                        break;
-                    }
-                    self.now = at;
-                    self.next_of_lines::<WATCH>();
-                    self.events += 1;
-                    continue;
+            if WATCH && let Some(at) = self.due_of_lines(other.min(next_sample)) {
+                if at > until {
+                    break;
                 }
+                self.next_of_lines::<WATCH>(at);
+                continue;
             }
             if let Some((at, source)) = self.wheel.peek()
                 && at <= other
@@ -303,10 +297,7 @@ impl Simulation {
                     check_order(&flow, next_flow.as_ref())?;
                 }
             } else {
-                let lines = self.features.lines.as_ref();
-                let calm = lines.is_none_or(|lines| lines.next().0 == Time::MAX);
-                let idle = self.wheel.peek().is_none() && other == Time::MAX && calm;
-                if next_sample > until || idle {
+                if next_sample > until || self.is_idle(other) {
                     break;
                 }
                 self.now = next_sample;
@@ -327,6 +318,13 @@ impl Simulation {
         }
         self.now = self.now.min(until);
         Ok(())
+    }
+
+    /// Whether nothing is to come, in what `other` has and elsewhere.
+    fn is_idle(&self, other: Time) -> bool {
+        let lines = self.features.lines.as_ref();
+        let calm = lines.is_none_or(|lines| lines.next().0 == Time::MAX);
+        calm && other == Time::MAX && self.wheel.peek().is_none()
     }
 
     fn progress(&self) -> Progress {
