@@ -51,7 +51,7 @@ Arrived(uint32_t flow, Ptr<const Packet> packet, const Address&)
     }
 }
 
-// A queue that marks what comes while so many packets wait, and drops what finds it full. What the
+// A queue that marks packets that find MARKING others waiting, and drops those that find MOST. What the
 // device holds for the line (one packet) belongs to the queue.
 class ThresholdQueueDisc : public QueueDisc
 {

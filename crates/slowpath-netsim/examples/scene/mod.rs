@@ -38,7 +38,7 @@ pub fn flows(workloads: &[Workload], seed: u64) -> impl Iterator<Item = FlowSpec
         })
 }
 
-/// A fat-tree with room for so many packets at each port, whose hosts send flows of those sizes to one another.
+/// A fat-tree whose ports hold `buffer` packets and whose hosts send one another flows of these sizes.
 pub fn scene(
     k: u32,
     buffer: u32,

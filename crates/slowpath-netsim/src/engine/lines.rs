@@ -14,7 +14,7 @@ use slowpath_switch::fabric::{Action, Change, Fate, Impaired, Impairment};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
-/// What becomes of a packet that has started.
+/// What a line does with a packet whose transmission has started.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     /// Lost, or cut off as the link was down.
@@ -50,9 +50,9 @@ pub struct LineCounts {
     pub late: u64,
 }
 
-/// A direction of a link that does something.
+/// A direction of a link that is impaired, changes or goes down.
 pub(super) struct Line {
-    /// From the first change on that says what it does to packets, which are counted from then on.
+    /// Set by the first change that impairs the line; packets are counted from then on.
     impaired: Option<Impaired>,
     /// The number in the topology.
     number: u32,
@@ -65,7 +65,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// A packet starts; when it would arrive, and when the line goes on with the next.
+    /// Starts a packet. Returns when it would arrive unimpaired, never before the one ahead of it.
     pub fn start(&mut self, arrival: Time, bytes: u16) -> Time {
         // Counted also while the link is down: the pattern does not depend on when that was.
         let fate = (self.impaired.as_mut()).map_or(Fate::default(), |impaired| {
@@ -111,7 +111,7 @@ impl Line {
     }
 }
 
-/// A packet that arrives later than the length of its line says.
+/// A packet that jitter or an extra delay holds back beyond its line's own delay.
 pub(super) struct Delayed {
     pub at: Time,
     /// The number of its link.
@@ -147,7 +147,7 @@ impl Ord for Delayed {
     }
 }
 
-/// The lines that do something, and what changes.
+/// The impaired lines, the changes still to come, and the packets held back.
 pub(super) struct Lines {
     seed: u64,
     /// By the number of the link.
@@ -222,7 +222,7 @@ impl Lines {
         self.link_of[line as usize]
     }
 
-    /// Lets a line do that, or both directions of a link be up or down.
+    /// Impairs a line, or takes both directions of a link up or down.
     pub fn apply(&mut self, action: &Action) {
         match action {
             Action::Impair(line, impairment) => {
@@ -254,7 +254,7 @@ impl Lines {
         }));
     }
 
-    /// When the next change or delayed packet is, and of a packet the link.
+    /// The time of the next change or delayed packet, and the packet's link (0 for a change).
     pub fn next(&self) -> (Time, u32) {
         let change = self.changes.front().map(|change| (change.at, 0));
         let delayed = self.delayed.peek();
@@ -266,7 +266,7 @@ impl Lines {
         }
     }
 
-    /// The change that is due now.
+    /// Takes the next change if it is due.
     pub fn pop_change(&mut self, now: Time) -> Option<Change> {
         let due = self.changes.front().is_some_and(|change| change.at <= now);
         due.then(|| self.changes.pop_front()).flatten()
@@ -281,7 +281,7 @@ impl Lines {
         self.delayed.iter().map(|delayed| &delayed.0.hop)
     }
 
-    /// What each line of the topology that did something has done.
+    /// The counts of each line that a change names.
     pub fn counts(&self) -> impl Iterator<Item = (u32, LineCounts)> {
         (0..).zip(&self.link_of).filter_map(|(line, link)| {
             let state = self.lines[*link as usize].as_ref()?;

@@ -21,9 +21,9 @@ pub(super) enum Timer {
 /// `enqueue_timer`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WheelPlace {
-    /// From a wait of so many ticks on a timer lies in a bucket of several.
+    /// Set for `LONG_TICKS` or longer: such a timer lies in a bucket of several ticks.
     long: bool,
-    /// Counts the timers that were put somewhere.
+    /// A running number: larger for a timer that was placed later.
     order: u64,
     at: Time,
 }

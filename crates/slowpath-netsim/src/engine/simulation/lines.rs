@@ -18,7 +18,7 @@ impl Simulation {
         self.noticed(link, arrival)
     }
 
-    /// Whether a packet arrives now whose link has brought it to its end.
+    /// Whether the packet at the end of its link arrives now, or is lost or held back.
     #[cold]
     #[inline(never)]
     pub(super) fn emerges(&mut self, link: u32, hop: Hop) -> bool {
@@ -94,7 +94,7 @@ impl Simulation {
         false
     }
 
-    /// A packet is gone between two ends of a link.
+    /// Counts a packet that a link lost, and frees it.
     fn lose(&mut self, hop: Hop) {
         self.counts.lost += 1;
         self.count_path(&hop, 1);
@@ -114,7 +114,7 @@ impl Simulation {
         (next <= packet && at <= other && at != Time::MAX).then_some(at)
     }
 
-    /// The next change, or packet that was delayed.
+    /// Carries out the next change, or delivers the next delayed packet.
     pub(super) fn next_of_lines<const WATCH: bool>(&mut self, now: Time) {
         self.now = now;
         self.events += 1;

@@ -26,9 +26,9 @@ const MILLISECOND: Span = Span::from_millis(1);
 /// Segments that are sent again in one piece (`tcp_retransmit_skb`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Retransmission {
-    /// So many left.
+    /// Segments of it that have left.
     sent: u32,
-    /// So many more may.
+    /// Segments that may still leave in it.
     allowed: u32,
 }
 
