@@ -317,6 +317,8 @@ impl Scenario {
 }
 
 #[cfg(test)]
+mod any_value;
+#[cfg(test)]
 mod lab_tests;
 #[cfg(test)]
 mod refusals;
