@@ -164,7 +164,8 @@ impl<P: Packet> Switch<P> {
         packet: P,
         observer: &mut impl Observer<P>,
     ) -> Outcome<P> {
-        match self.enter(now, by, packet, observer) {
+        let port = self.next_port(packet.destination(), packet.flow());
+        match self.enter(now, by, port, packet, observer) {
             Ok(admitted) => Outcome::Queued(self.enqueue(now, admitted, observer)),
             Err((packet, reason)) => Outcome::Dropped { packet, reason },
         }
@@ -180,7 +181,22 @@ impl<P: Packet> Switch<P> {
         packet: P,
         observer: &mut impl Observer<P>,
     ) -> Passed<P> {
-        match self.enter(now, by, packet, observer) {
+        let port = self.next_port(packet.destination(), packet.flow());
+        self.pass_to(now, by, port, packet, observer)
+    }
+
+    /// [`Switch::pass`] for a packet whose [`Switch::next_port`] is `port`; one that the switch
+    /// does not have is no route.
+    #[inline]
+    pub fn pass_to(
+        &mut self,
+        now: Time,
+        by: PortId,
+        port: Option<PortId>,
+        packet: P,
+        observer: &mut impl Observer<P>,
+    ) -> Passed<P> {
+        match self.enter(now, by, port, packet, observer) {
             Ok(admitted) => self.leave_or_enqueue(now, admitted, observer),
             Err((packet, reason)) => Passed::Dropped { packet, reason },
         }
@@ -238,12 +254,13 @@ impl<P: Packet> Switch<P> {
         Some(state.start(start, packet, bytes))
     }
 
-    /// One hop less to live, and the port for it.
+    /// One hop less to live, and room for it at its port.
     #[inline]
     fn enter(
         &mut self,
         now: Time,
         by: PortId,
+        port: Option<PortId>,
         mut packet: P,
         observer: &mut impl Observer<P>,
     ) -> Result<Admitted<P>, (P, DropReason)> {
@@ -254,7 +271,7 @@ impl<P: Packet> Switch<P> {
                 return Err(self.refuse(now, packet, DropReason::TtlExpired, observer));
             }
         }
-        match self.next_port(packet.destination(), packet.flow()) {
+        match port.filter(|port| port.index() < self.ports.len()) {
             Some(port) => self.admit(now, Some(by), port, packet, observer),
             None => Err(self.refuse(now, packet, DropReason::NoRoute, observer)),
         }
@@ -335,7 +352,7 @@ impl<P: Packet> Switch<P> {
     }
 
     /// Whether a packet of that class and length may join the queue. The port exists.
-    #[inline]
+    #[inline(always)]
     fn fits(&self, port: PortId, class: u8, bytes: u32) -> bool {
         let state = &self.ports[port.index()];
         state.depth.packets < state.max_packets

@@ -24,37 +24,54 @@ struct Slot {
 }
 
 /// The packets behind the first of their link, of all links.
-#[derive(Default)]
 pub(super) struct Overflow {
     slots: Vec<Slot>,
-    free: Vec<u32>,
+    /// The first of the free slots, the one freed last: a list, as those of the links are.
+    free: u32,
 }
 
 impl Overflow {
+    pub const fn new() -> Self {
+        Overflow {
+            slots: Vec::new(),
+            free: NONE,
+        }
+    }
+
+    #[inline]
     fn insert(&mut self, flying: Flying) -> u32 {
-        let slot = Slot { flying, next: NONE };
-        if let Some(at) = self.free.pop() {
-            self.slots[at as usize] = slot;
+        let at = self.free;
+        if let Some(slot) = self.slots.get_mut(at as usize) {
+            self.free = slot.next;
+            slot.flying = flying;
+            slot.next = NONE;
             return at;
         }
         // As many packets as that do not fit into memory.
         let at = self.slots.len() as u32;
-        self.slots.push(slot);
+        self.slots.push(Slot { flying, next: NONE });
         at
     }
 }
 
 /// The packets of one link.
 pub(super) struct InFlight {
-    first: Option<Flying>,
+    /// Its arrival is [`EMPTY`] if there is none.
+    first: Flying,
     head: u32,
     tail: u32,
 }
 
+/// No packet arrives then.
+const EMPTY: Time = Time::MAX;
+
 impl InFlight {
     pub fn new() -> Self {
         InFlight {
-            first: None,
+            first: Flying {
+                arrival: EMPTY,
+                hop: Hop::new(0, 0, 0, 0, 0),
+            },
             head: NONE,
             tail: NONE,
         }
@@ -62,18 +79,18 @@ impl InFlight {
 
     #[inline]
     pub fn front(&self) -> Option<&Flying> {
-        self.first.as_ref()
+        Some(&self.first).filter(|first| first.arrival != EMPTY)
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.first.is_none()
+        self.first.arrival == EMPTY
     }
 
     #[inline]
     pub fn push_back(&mut self, overflow: &mut Overflow, flying: Flying) {
-        if self.first.is_none() {
-            self.first = Some(flying);
+        if self.is_empty() {
+            self.first = flying;
             return;
         }
         let at = overflow.insert(flying);
@@ -86,14 +103,15 @@ impl InFlight {
 
     #[inline]
     pub fn pop_front(&mut self, overflow: &mut Overflow) -> Option<Flying> {
-        let first = self.first.take();
-        if self.head != NONE {
-            let Slot { flying, next } = overflow.slots[self.head as usize];
-            overflow.free.push(self.head);
-            self.first = Some(flying);
-            self.head = next;
+        let first = self.first;
+        if let Some(slot) = overflow.slots.get_mut(self.head as usize) {
+            self.first = slot.flying;
+            let freed = core::mem::replace(&mut self.head, slot.next);
+            slot.next = core::mem::replace(&mut overflow.free, freed);
+        } else {
+            self.first.arrival = EMPTY;
         }
-        first
+        (first.arrival != EMPTY).then_some(first)
     }
 
     pub fn iter<'a>(&'a self, overflow: &'a Overflow) -> impl Iterator<Item = &'a Flying> {
@@ -103,7 +121,7 @@ impl InFlight {
             at = slot.next;
             Some(&slot.flying)
         });
-        self.first.iter().chain(rest)
+        self.front().into_iter().chain(rest)
     }
 }
 
@@ -117,10 +135,10 @@ mod tests {
         /// Against queues of the standard library.
         #[test]
         fn each_link_is_first_in_first_out(steps in prop::collection::vec((0usize..3, 0u8..5), 1..300)) {
-            let mut overflow = Overflow::default();
+            let mut overflow = Overflow::new();
             let mut links = [InFlight::new(), InFlight::new(), InFlight::new()];
             let mut model = [const { VecDeque::new() }; 3];
-            let mut number = 0;
+            let (mut number, mut most_ever) = (0, 0);
             for (link, step) in steps {
                 if step < 3 {
                     number += 1;
@@ -128,18 +146,18 @@ mod tests {
                     links[link].push_back(&mut overflow, Flying { arrival: Time::ZERO, hop });
                     model[link].push_back(number);
                 } else {
-                    let popped = links[link].pop_front(&mut overflow).map(|flying| flying.hop.body);
+                    let popped = links[link].pop_front(&mut overflow).map(|flying| flying.hop.body());
                     prop_assert_eq!(popped, model[link].pop_front());
                 }
+                most_ever = most_ever.max(model.iter().map(VecDeque::len).sum());
                 for (link, model) in links.iter().zip(&model) {
-                    let all: Vec<u32> = link.iter(&overflow).map(|flying| flying.hop.body).collect();
+                    let all: Vec<u32> = link.iter(&overflow).map(|flying| flying.hop.body()).collect();
                     prop_assert!(all.iter().eq(model));
-                    prop_assert_eq!(link.front().map(|flying| flying.hop.body), model.front().copied());
+                    prop_assert_eq!(link.front().map(|flying| flying.hop.body()), model.front().copied());
                     prop_assert_eq!(link.is_empty(), model.is_empty());
                 }
             }
-            let most: usize = model.iter().map(VecDeque::len).sum();
-            prop_assert!(overflow.slots.len() <= number as usize && overflow.slots.len() - overflow.free.len() <= most);
+            prop_assert!(overflow.slots.len() <= most_ever);
         }
     }
 }

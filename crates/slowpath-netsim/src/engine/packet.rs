@@ -5,107 +5,129 @@
 use crate::tcp::{Ack, SackBlocks, Segment};
 use slowpath_switch::{Destination, Packet, Time};
 
-const CAPABLE: u8 = 1;
-const MARKED: u8 = 2;
-const CLASS_SHIFT: u32 = 2;
-const LABEL_SHIFT: u32 = 5;
+/// Of the second word of a [`Hop`]: from which bit on.
+const BYTES: u32 = 32;
+const TTL: u32 = 48;
+const CLASS: u32 = 58;
+const LABEL: u32 = 61;
+const CAPABLE: u64 = 1 << 56;
+const MARKED: u64 = 1 << 57;
 /// Priorities and labels have 3 bits each.
 pub(super) const MAX_CLASS: u8 = 7;
 
-/// What switches and lines look at and pass on.
+/// What switches and lines look at and pass on: two words that stay in registers. Fields of
+/// their own are stored one by one and read as one, which a processor cannot forward.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hop {
-    /// Where the rest is.
-    pub body: u32,
-    /// What ECMP hashes.
-    pub key: u32,
-    pub to: u32,
-    pub bytes: u16,
-    pub ttl: u8,
-    bits: u8,
+    /// The place of the body, and what ECMP hashes.
+    body_and_key: u64,
+    /// The destination, bytes, TTL, marks, class and label.
+    rest: u64,
 }
 
 impl Hop {
     #[inline]
     pub fn new(body: u32, key: u32, to: u32, bytes: u16, ttl: u8) -> Self {
         Hop {
-            body,
-            key,
-            to,
-            bytes,
-            ttl,
-            bits: 0,
+            body_and_key: u64::from(body) | u64::from(key) << u32::BITS,
+            rest: u64::from(to) | u64::from(bytes) << BYTES | u64::from(ttl) << TTL,
         }
     }
 
     #[inline]
     pub fn capable(mut self, capable: bool) -> Self {
-        self.bits |= u8::from(capable) * CAPABLE;
+        self.rest |= u64::from(capable) * CAPABLE;
         self
     }
 
     #[inline]
     pub fn classed(mut self, class: u8, label: u8) -> Self {
-        self.bits |= class << CLASS_SHIFT | label << LABEL_SHIFT;
+        self.rest |= u64::from(class) << CLASS | u64::from(label) << LABEL;
         self
     }
 
     /// The same with another body.
     pub fn with_body(self, body: u32) -> Self {
-        Hop { body, ..self }
+        Hop {
+            body_and_key: self.body_and_key >> u32::BITS << u32::BITS | u64::from(body),
+            ..self
+        }
+    }
+
+    /// Where the rest is.
+    #[inline]
+    pub fn body(&self) -> u32 {
+        self.body_and_key as u32
+    }
+
+    /// What ECMP hashes.
+    #[inline]
+    pub fn key(&self) -> u32 {
+        (self.body_and_key >> u32::BITS) as u32
+    }
+
+    #[inline]
+    pub fn to(&self) -> u32 {
+        self.rest as u32
+    }
+
+    /// Bytes on the wire.
+    #[inline]
+    pub fn length(&self) -> u16 {
+        (self.rest >> BYTES) as u16
     }
 
     #[inline]
     pub fn is_marked(&self) -> bool {
-        self.bits & MARKED != 0
+        self.rest & MARKED != 0
     }
 
     /// The label of the flow it belongs to.
     #[inline]
     pub fn label(&self) -> u8 {
-        self.bits >> LABEL_SHIFT
+        (self.rest >> LABEL) as u8
     }
 }
 
 impl Packet for Hop {
     #[inline]
     fn bytes(&self) -> u32 {
-        u32::from(self.bytes)
+        u32::from(self.length())
     }
 
     #[inline]
     fn destination(&self) -> Destination {
-        Destination(self.to)
+        Destination(self.to())
     }
 
     #[inline]
     fn flow(&self) -> u64 {
-        u64::from(self.key)
+        u64::from(self.key())
     }
 
     #[inline]
     fn class(&self) -> u8 {
-        self.bits >> CLASS_SHIFT & MAX_CLASS
+        (self.rest >> CLASS) as u8 & MAX_CLASS
     }
 
     #[inline]
     fn is_ecn_capable(&self) -> bool {
-        self.bits & CAPABLE != 0
+        self.rest & CAPABLE != 0
     }
 
     #[inline]
     fn mark(&mut self) {
-        self.bits |= MARKED;
+        self.rest |= MARKED;
     }
 
     #[inline]
     fn ttl(&self) -> u8 {
-        self.ttl
+        (self.rest >> TTL) as u8
     }
 
     #[inline]
     fn set_ttl(&mut self, ttl: u8) {
-        self.ttl = ttl;
+        self.rest = self.rest & !(u64::from(u8::MAX) << TTL) | u64::from(ttl) << TTL;
     }
 }
 

@@ -179,7 +179,7 @@ impl<const WATCH: bool> Observer<Hop> for Recorder<'_, WATCH> {
     fn enqueued(&mut self, at: Time, port: PortId, packet: &Hop, depth: Depth) {
         self.note(at, port, depth);
         if WATCH && let Some(packets) = &mut self.records.packets {
-            packets.joined(self.first_link + u32::from(port.0), packet.body);
+            packets.joined(self.first_link + u32::from(port.0), packet.body());
         }
     }
 
@@ -201,7 +201,7 @@ impl<const WATCH: bool> Observer<Hop> for Recorder<'_, WATCH> {
     #[inline]
     fn dropped(&mut self, at: Time, port: Option<PortId>, packet: &Hop, reason: DropReason) {
         if WATCH && let Some(packets) = &mut self.records.packets {
-            let number = packets.numbers[packet.body as usize];
+            let number = packets.numbers[packet.body() as usize];
             packets.log.dropped.push(DropPlace {
                 packet: number,
                 at,

@@ -9,24 +9,45 @@ const BITS: u32 = 12;
 const SLOTS: usize = 1 << BITS;
 const WORDS: usize = SLOTS / 64;
 const LEVELS: usize = 5;
+/// No source.
+const NONE: u32 = u32::MAX;
 
-/// When, and which source.
-type Due = (u64, u32);
+/// When, and which source, as one number that sorts by time first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Due(u128);
+
+impl Due {
+    #[inline]
+    fn new(time: u64, source: u32) -> Self {
+        Due(u128::from(time) << u64::BITS | u128::from(source))
+    }
+
+    #[inline]
+    fn time(self) -> u64 {
+        (self.0 >> u64::BITS) as u64
+    }
+
+    #[inline]
+    fn source(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// What a source waits for: its time, and the source behind it in its slot.
+#[derive(Clone, Copy)]
+struct Waiting {
+    time: u64,
+    next: u32,
+}
 
 struct Level {
-    slots: Vec<Vec<Due>>,
+    /// The first source of each slot.
+    heads: [u32; SLOTS],
     /// One bit a slot: whether it holds anything.
     full: [u64; WORDS],
 }
 
 impl Level {
-    fn new() -> Self {
-        Level {
-            slots: vec![Vec::new(); SLOTS],
-            full: [0; WORDS],
-        }
-    }
-
     /// The first slot from `from` on that holds something.
     #[inline]
     fn first(&self, from: usize) -> Option<usize> {
@@ -41,14 +62,23 @@ impl Level {
         }
         Some(word * 64 + bits.trailing_zeros() as usize)
     }
+
+    /// Empties a slot: its first source.
+    #[inline]
+    fn take(&mut self, slot: usize) -> u32 {
+        self.full[slot / 64] &= !(1 << (slot % 64));
+        core::mem::replace(&mut self.heads[slot], NONE)
+    }
 }
 
 /// A hierarchical timing wheel over the numbered sources. What is due within one tick is
 /// sorted when its tick comes, so that sources come by time, and at equal times by number.
-/// No allocation for an event: the list of a slot grows to the most it ever held and
-/// stays.
+/// A source is due once, so that the lists of the slots go through one array of all sources:
+/// no allocation for an event.
 pub(super) struct Wheel {
-    levels: Vec<Level>,
+    levels: Box<[Level; LEVELS]>,
+    /// By number.
+    sources: Vec<Waiting>,
     /// Picoseconds of a tick, as a shift.
     shift: u32,
     /// The tick that `batch` holds.
@@ -58,13 +88,24 @@ pub(super) struct Wheel {
 }
 
 impl Wheel {
-    /// A tick is `2^shift` ps.
-    pub fn new(shift: u32) -> Self {
+    /// A tick is `2^shift` ps; sources have numbers below `sources`.
+    pub fn new(shift: u32, sources: usize) -> Self {
+        const EMPTY: Level = Level {
+            heads: [NONE; SLOTS],
+            full: [0; WORDS],
+        };
         Wheel {
-            levels: (0..LEVELS).map(|_| Level::new()).collect(),
+            levels: Box::new([EMPTY; LEVELS]),
+            sources: vec![
+                Waiting {
+                    time: 0,
+                    next: NONE
+                };
+                sources
+            ],
             shift,
             tick: 0,
-            batch: Vec::with_capacity(64),
+            batch: Vec::with_capacity(sources.min(64)),
         }
     }
 
@@ -74,22 +115,27 @@ impl Wheel {
     pub fn schedule(&mut self, source: u32, time: Time) {
         let tick = time.0 >> self.shift;
         if tick <= self.tick {
-            let key = (time.0, source);
-            let at = self.batch.partition_point(|due| *due > key);
-            self.batch.insert(at, key);
+            self.join_batch(Due::new(time.0, source));
             return;
         }
-        self.place((time.0, source), tick);
+        self.place(source, time.0, tick);
+    }
+
+    #[inline(never)]
+    fn join_batch(&mut self, due: Due) {
+        let at = self.batch.partition_point(|other| *other > due);
+        self.batch.insert(at, due);
     }
 
     #[inline]
-    fn place(&mut self, due: Due, tick: u64) {
+    fn place(&mut self, source: u32, time: u64, tick: u64) {
         let differing = 63 - (tick ^ self.tick).leading_zeros();
         let level = ((differing / BITS) as usize).min(LEVELS - 1);
         let slot = (tick >> (level as u32 * BITS)) as usize % SLOTS;
         let level = &mut self.levels[level];
-        level.slots[slot].push(due);
+        let next = core::mem::replace(&mut level.heads[slot], source);
         level.full[slot / 64] |= 1 << (slot % 64);
+        self.sources[source as usize] = Waiting { time, next };
     }
 
     /// Goes to the next tick that holds something, if nothing of this one is left; true if
@@ -102,14 +148,13 @@ impl Wheel {
     /// When the next source is due, without taking it. [`Wheel::turn`] came before.
     #[inline]
     pub fn peek(&self) -> Option<(Time, u32)> {
-        self.batch
-            .last()
-            .map(|&(time, source)| (Time(time), source))
+        let due = self.batch.last()?;
+        Some((Time(due.time()), due.source()))
     }
 
     /// The sources that are due in this tick.
-    pub fn tick(&self) -> impl Iterator<Item = &Due> {
-        self.batch.iter().rev()
+    pub fn tick(&self) -> impl Iterator<Item = u32> {
+        self.batch.iter().rev().map(|due| due.source())
     }
 
     /// Takes what [`Wheel::peek`] showed.
@@ -133,11 +178,21 @@ impl Wheel {
     #[inline]
     fn open(&mut self, slot: usize) {
         self.tick = self.tick & !(SLOTS as u64 - 1) | slot as u64;
-        let level = &mut self.levels[0];
-        level.full[slot / 64] &= !(1 << (slot % 64));
-        // The list that was worked off becomes the slot's.
-        core::mem::swap(&mut self.batch, &mut level.slots[slot]);
-        if self.batch.len() > 1 {
+        let mut source = self.levels[0].take(slot);
+        while let Some(waiting) = self.sources.get(source as usize) {
+            self.batch.push(Due::new(waiting.time, source));
+            source = waiting.next;
+        }
+        self.sort();
+    }
+
+    #[inline]
+    fn sort(&mut self) {
+        if let [first, second] = &mut *self.batch {
+            if first < second {
+                core::mem::swap(first, second);
+            }
+        } else if self.batch.len() > 2 {
             self.batch.sort_unstable_by(|a, b| b.cmp(a));
         }
     }
@@ -153,20 +208,20 @@ impl Wheel {
             };
             let above = self.tick >> shift >> BITS << BITS;
             self.tick = (above | slot as u64) << shift;
-            let level = &mut self.levels[far];
-            level.full[slot / 64] &= !(1 << (slot % 64));
-            for due in core::mem::take(&mut level.slots[slot]) {
-                let tick = due.0 >> self.shift;
+            let mut source = self.levels[far].take(slot);
+            while let Some(&Waiting { time, next }) = self.sources.get(source as usize) {
+                let tick = time >> self.shift;
                 if tick == self.tick {
-                    self.batch.push(due);
+                    self.batch.push(Due::new(time, source));
                 } else {
-                    self.place(due, tick);
+                    self.place(source, time, tick);
                 }
+                source = next;
             }
             if self.batch.is_empty() {
                 return self.refill();
             }
-            self.batch.sort_unstable_by(|a, b| b.cmp(a));
+            self.sort();
             return true;
         }
         false
@@ -186,7 +241,7 @@ mod tests {
             steps in prop::collection::vec((0u32..64, 0u32..50, any::<u32>()), 1..400),
             shift in 0u32..14,
         ) {
-            let mut wheel = Wheel::new(shift);
+            let mut wheel = Wheel::new(shift, 64);
             let mut model: BTreeSet<(u64, u32)> = BTreeSet::new();
             let mut now = 0u64;
             for (source, magnitude, noise) in steps {

@@ -8,7 +8,7 @@ use crate::results::{
     Conservation, HostRecord, LineSample, PortRecord, QueueSample, Results, WindowSample,
 };
 use crate::topology::Node;
-use slowpath_switch::{PortId, Span};
+use slowpath_switch::{Packet, PortId, Span};
 
 impl Simulation {
     pub(super) fn sample<const WATCH: bool>(&mut self) {
@@ -89,7 +89,7 @@ impl Simulation {
         for link in &self.links {
             for flying in link.flying.iter(&self.overflow) {
                 in_network += 1;
-                unarrived += u64::from(self.settings.ttl - flying.hop.ttl);
+                unarrived += u64::from(self.settings.ttl - flying.hop.ttl());
             }
         }
         for node in &self.nodes {
@@ -97,7 +97,7 @@ impl Simulation {
                 for class in 0..slowpath_switch::MAX_CLASSES {
                     for hop in node.switch.queued(PortId(port as u16), class) {
                         in_network += 1;
-                        unarrived += u64::from(self.settings.ttl - hop.ttl);
+                        unarrived += u64::from(self.settings.ttl - hop.ttl());
                     }
                 }
             }
@@ -106,7 +106,7 @@ impl Simulation {
         if let Some(lines) = &self.features.lines {
             for hop in lines.delayed() {
                 in_network += 1;
-                unarrived += u64::from(self.settings.ttl - hop.ttl) + 1;
+                unarrived += u64::from(self.settings.ttl - hop.ttl()) + 1;
             }
             counts.extend(lines.counts());
         }

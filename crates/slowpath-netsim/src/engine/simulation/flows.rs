@@ -18,7 +18,7 @@ impl Simulation {
     pub(super) fn deliver(&mut self, host: u32, hop: Hop) {
         self.counts.delivered += 1;
         self.count_path(&hop, 1);
-        let (body, blocks) = self.bodies.remove(hop.body);
+        let (body, blocks) = self.bodies.remove(hop.body());
         self.note_detour(&hop, &body);
         let at = body.connection;
         if body.is_damaged() {
@@ -29,7 +29,7 @@ impl Simulation {
             true => End::Receiver,
             false => End::Sender,
         };
-        self.note_handler(at, end, Some(hop.body));
+        self.note_handler(at, end, Some(hop.body()));
         let connection = &mut self.connections.places[at as usize];
         match body.content(blocks) {
             Content::Datagram(len) => {
@@ -94,21 +94,21 @@ impl Simulation {
             };
             let config = config_of(&self.settings.tcp, connection);
             connection.queued.bytes +=
-                u64::from(hop.bytes.saturating_sub(config.header)) + OVERHEAD;
+                u64::from(hop.length().saturating_sub(config.header)) + OVERHEAD;
             self.interfaces[host as usize].packets.push_back(hop);
         }
     }
 
     /// The host's link took a packet.
     pub(super) fn taken(&mut self, host: u32, hop: &Hop) {
-        let body = self.bodies.at(hop.body);
+        let body = self.bodies.at(hop.body());
         let at = body.connection;
         let connection = &mut self.connections.places[at as usize];
         if connection.source.0 != host {
             return;
         }
         let config = config_of(&self.settings.tcp, connection);
-        let bytes = u64::from(hop.bytes.saturating_sub(config.header)) + OVERHEAD;
+        let bytes = u64::from(hop.length().saturating_sub(config.header)) + OVERHEAD;
         connection.queued.bytes = connection.queued.bytes.saturating_sub(bytes);
         if core::mem::take(&mut connection.queued.throttled) {
             self.write_out(host, at);

@@ -5,7 +5,7 @@ use super::{HOST, Simulation};
 use crate::engine::lines::{Outcome, Started};
 use crate::engine::packet::Hop;
 use slowpath_switch::fabric::Action;
-use slowpath_switch::{PortId, Rate, Span, Time};
+use slowpath_switch::{Packet, PortId, Rate, Span, Time};
 
 impl Simulation {
     /// A packet starts on a link; when the link goes on after it, and its far end notices.
@@ -14,7 +14,7 @@ impl Simulation {
     pub(super) fn start_on(&mut self, link: u32, arrival: Time, hop: &Hop) -> Time {
         let line = self.features.lines.as_mut();
         let line = line.and_then(|lines| lines.get(link));
-        let arrival = line.map_or(arrival, |line| line.start(arrival, hop.bytes));
+        let arrival = line.map_or(arrival, |line| line.start(arrival, hop.length()));
         self.noticed(link, arrival)
     }
 
@@ -49,7 +49,7 @@ impl Simulation {
             return None;
         };
         if damaged {
-            self.bodies.damage(hop.body);
+            self.bodies.damage(hop.body());
         }
         if let Some(at) = copy {
             let at = self.noticed(link, at).max(self.now);
@@ -67,15 +67,15 @@ impl Simulation {
 
     /// A copy of a packet that is in the network.
     fn copied(&mut self, hop: Hop) -> Hop {
-        let body = self.bodies.copy(hop.body);
+        let body = self.bodies.copy(hop.body());
         if let Some(packets) = &mut self.records.packets {
-            packets.copied(hop.body, body);
+            packets.copied(hop.body(), body);
         }
         let connection = self.bodies.at(body).connection;
         self.connections.places[connection as usize].in_network += 1;
         self.counts.copies += 1;
         // The links before this one were passed once.
-        self.counts.copied_hops += u64::from(self.settings.ttl - hop.ttl) + 1;
+        self.counts.copied_hops += u64::from(self.settings.ttl - hop.ttl()) + 1;
         hop.with_body(body)
     }
 
@@ -98,7 +98,7 @@ impl Simulation {
     fn lose(&mut self, hop: Hop) {
         self.counts.lost += 1;
         self.count_path(&hop, 1);
-        let (body, _) = self.bodies.remove(hop.body);
+        let (body, _) = self.bodies.remove(hop.body());
         self.note_detour(&hop, &body);
         self.records.stretch(self.now).dropped[usize::from(hop.label())] += 1;
         self.left_network(body.connection);

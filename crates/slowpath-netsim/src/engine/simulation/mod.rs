@@ -30,6 +30,8 @@ const PROGRESS_EVERY: u64 = 1 << 18;
 /// Bytes that come from memory at once.
 #[cfg(target_arch = "x86_64")]
 const CACHE_LINE: usize = 64;
+/// With that many links, what their packets need lies in a second-level cache.
+const LINKS_IN_CACHE: usize = 1024;
 /// In picoseconds.
 const NANOSECOND: u64 = 1_000;
 /// Instead of a switch: the near or far end is a host.
@@ -39,6 +41,9 @@ const HOST: u32 = 1 << 31;
 #[repr(align(64))]
 struct Link {
     flying: InFlight,
+    /// When the port at the near end can start what waits there; [`Time::MAX`] if nothing does, or
+    /// if the near end is a host.
+    due: Time,
     /// The switch at the far end, or a host's number and [`HOST`].
     to: u32,
     /// The switch at the near end, or a host's number and [`HOST`].
@@ -127,7 +132,7 @@ impl Simulation {
             .map(|host| Interface::new(host.port.options.rate, host.port.options.delay))
             .collect();
         let mut simulation = Simulation {
-            wheel: Wheel::new(settings.tick_shift),
+            wheel: Wheel::new(settings.tick_shift, links.len() + interfaces.len()),
             records: Records {
                 stretch_shift: super::recorder::stretch_shift(settings.until),
                 max_queues: settings.max_queue_samples,
@@ -143,7 +148,7 @@ impl Simulation {
             },
             settings,
             links,
-            overflow: Overflow::default(),
+            overflow: Overflow::new(),
             interfaces,
             nodes,
             connections: Connections::default(),
@@ -246,6 +251,7 @@ impl Simulation {
     ) -> Result<(), SimulationError> {
         let until = self.settings.until;
         let mut next_flow = flows.next();
+        let mut flow_at = self.begins_at(next_flow.as_ref());
         let sampling = match &self.settings.queues {
             QueueSeries::Sampled { every, .. } => Some(*every),
             _ => None,
@@ -253,12 +259,11 @@ impl Simulation {
         let mut next_queues = sampling.map_or(Time::MAX, |every| Time::ZERO + every);
         let windows = self.settings.windows_every.filter(|every| every.0 > 0);
         let mut next_windows = windows.map_or(Time::MAX, |_| Time::ZERO);
-        let mut report = PROGRESS_EVERY;
+        let large = self.links.len() > LINKS_IN_CACHE;
         loop {
-            let flow_at = (next_flow.as_ref()).map_or(Time::MAX, |flow| self.at_host(flow.start));
             let other = self.timers.next().min(flow_at);
             let next_sample = next_queues.min(next_windows);
-            if self.wheel.turn() {
+            if self.wheel.turn() && large {
                 self.warm();
             }
             if WATCH && let Some(at) = self.due_of_lines(other.min(next_sample)) {
@@ -294,6 +299,7 @@ impl Simulation {
                 } else if let Some(flow) = next_flow.take() {
                     self.begin(&flow)?;
                     next_flow = flows.next();
+                    flow_at = self.begins_at(next_flow.as_ref());
                     check_order(&flow, next_flow.as_ref())?;
                 }
             } else {
@@ -311,8 +317,7 @@ impl Simulation {
                 }
             }
             self.events += 1;
-            if self.events >= report {
-                report += PROGRESS_EVERY;
+            if self.events.is_multiple_of(PROGRESS_EVERY) {
                 progress(&self.progress());
             }
         }
@@ -336,6 +341,11 @@ impl Simulation {
         }
     }
 
+    /// When a flow is to begin.
+    fn begins_at(&self, flow: Option<&FlowSpec>) -> Time {
+        flow.map_or(Time::MAX, |flow| self.at_host(flow.start))
+    }
+
     /// When a host notices what happens then: Linux's clock counts nanoseconds.
     #[inline]
     fn at_host(&self, at: Time) -> Time {
@@ -351,20 +361,20 @@ impl Simulation {
     /// for each. The sum is there so that the loads are not optimised away.
     #[inline(never)]
     fn warm(&mut self) {
-        for (_, source) in self.wheel.tick() {
-            if let Some(link) = self.links.get(*source as usize) {
+        for source in self.wheel.tick() {
+            if let Some(link) = self.links.get(source as usize) {
                 prefetch(link);
             }
         }
         let mut sum = 0;
-        for (_, source) in self.wheel.tick() {
-            let Some(link) = self.links.get(*source as usize) else {
+        for source in self.wheel.tick() {
+            let Some(link) = self.links.get(source as usize) else {
                 continue;
             };
-            let Some(Flying { hop, .. }) = link.flying.front() else {
+            let Some(Flying { arrival, hop }) = link.flying.front() else {
                 continue;
             };
-            if link.from & HOST == 0 {
+            if link.due <= *arrival {
                 sum += self.nodes[link.from as usize]
                     .switch
                     .depth(link.from_port)
@@ -376,7 +386,7 @@ impl Simulation {
                     sum += switch.depth(port).packets;
                 }
             } else {
-                let body = self.bodies.at(hop.body);
+                let body = self.bodies.at(hop.body());
                 let connection = &self.connections.places[body.connection as usize];
                 if body.is_segment() {
                     prefetch(&connection.receiver);
@@ -423,6 +433,7 @@ fn links_and_nodes(network: &Network, switches: Vec<Switch<Hop>>) -> (Vec<Link>,
         let (to, to_port) = far_end(host.port.peer, host.port.peer_port);
         links.push(Link {
             flying: InFlight::new(),
+            due: Time::MAX,
             to,
             from: number as u32 | HOST,
             to_port,
@@ -448,6 +459,7 @@ fn links_and_nodes(network: &Network, switches: Vec<Switch<Hop>>) -> (Vec<Link>,
             let (to, to_port) = far_end(port.peer, port.peer_port);
             links.push(Link {
                 flying: InFlight::new(),
+                due: Time::MAX,
                 to,
                 from: number as u32,
                 to_port,

@@ -18,12 +18,24 @@ impl Simulation {
         let Some(Flying { hop, .. }) = state.flying.pop_front(&mut self.overflow) else {
             return;
         };
+        let next = state.flying.front().map(|flying| flying.arrival);
+        let Link {
+            from,
+            from_port,
+            to,
+            to_port,
+            due,
+            ..
+        } = *state;
         self.counts.hops += 1;
-        let (from, from_port, to, to_port) = (state.from, state.from_port, state.to, state.to_port);
-        if from & HOST == 0 && self.is_due(from, from_port) {
+        if due <= self.now {
             self.catch_up::<WATCH>(from, from_port, link);
         }
-        if let Some(first) = self.links[link as usize].flying.front() {
+        if let Some(next) = next {
+            self.wheel.schedule(link, next);
+        } else if due <= self.now
+            && let Some(first) = self.links[link as usize].flying.front()
+        {
             self.wheel.schedule(link, first.arrival);
         }
         if WATCH && self.features.lines.is_some() && !self.emerges(link, hop) {
@@ -69,7 +81,7 @@ impl Simulation {
                 && let Some(lines) = &mut self.features.lines
                 && let Some(line) = lines.get(link)
             {
-                arrival = line.start(arrival, departure.packet.bytes);
+                arrival = line.start(arrival, departure.packet.length());
             }
             let flying = Flying {
                 arrival: if whole {
@@ -81,6 +93,7 @@ impl Simulation {
             };
             let link = &mut self.links[link as usize];
             link.flying.push_back(&mut self.overflow, flying);
+            link.due = departure.next.unwrap_or(Time::MAX);
             if departure.next.is_none_or(|next| next > self.now) {
                 break;
             }
@@ -108,10 +121,11 @@ impl Simulation {
     #[inline]
     pub(super) fn forward<const WATCH: bool>(&mut self, node: u32, by: PortId, hop: Hop) {
         let state = &self.nodes[node as usize];
+        let next_port = state.switch.next_port(hop.destination(), hop.flow());
         match state.catch_up {
             CatchUp::All => self.start_all_due::<WATCH>(node),
             wish => {
-                if let Some(port) = state.switch.next_port(hop.destination(), hop.flow()) {
+                if let Some(port) = next_port {
                     if self.is_due(node, port) {
                         self.start_due::<WATCH>(node, port);
                     }
@@ -129,20 +143,27 @@ impl Simulation {
             switch: node,
             first_link: state.first_link,
         };
-        match state.switch.pass(self.now, by, hop, &mut recorder) {
+        match state
+            .switch
+            .pass_to(self.now, by, next_port, hop, &mut recorder)
+        {
             Passed::Left { departure, queued } => {
                 let link = state.first_link + u32::from(queued.port.0);
                 if queued.detoured {
-                    self.bodies.detour(hop.body);
+                    self.bodies.detour(hop.body());
                 }
                 self.fly(link, departure.arrival, departure.packet);
             }
             Passed::Queued(queued) => {
                 if queued.detoured {
-                    self.bodies.detour(hop.body);
+                    self.bodies.detour(hop.body());
                 }
-                if queued.start.is_some_and(|start| start <= self.now) {
-                    self.start_due::<WATCH>(node, queued.port);
+                if let Some(start) = queued.start {
+                    let link = state.first_link + u32::from(queued.port.0);
+                    self.links[link as usize].due = start;
+                    if start <= self.now {
+                        self.start_due::<WATCH>(node, queued.port);
+                    }
                 }
             }
             Passed::Dropped { packet, reason } => {
@@ -181,7 +202,7 @@ impl Simulation {
     pub(super) fn drop_packet(&mut self, hop: Hop, _: DropReason, decrements: bool) {
         self.counts.dropped += 1;
         self.count_path(&hop, u64::from(!decrements));
-        let (body, _) = self.bodies.remove(hop.body);
+        let (body, _) = self.bodies.remove(hop.body());
         self.note_detour(&hop, &body);
         self.left_network(body.connection);
     }
@@ -189,7 +210,7 @@ impl Simulation {
     /// Links passed, by the time to live: as many as switches, and one more at a host.
     #[inline]
     pub(super) fn count_path(&mut self, hop: &Hop, extra: u64) {
-        self.counts.path_lengths += u64::from(self.settings.ttl - hop.ttl) + extra;
+        self.counts.path_lengths += u64::from(self.settings.ttl - hop.ttl()) + extra;
     }
 
     pub(super) fn note_detour(&mut self, hop: &Hop, body: &Body) {
@@ -220,22 +241,22 @@ impl Simulation {
                 return;
             };
             let interface = &mut self.interfaces[host as usize];
-            let finish = interface.line.send(self.now, u32::from(hop.bytes));
+            let finish = interface.line.send(self.now, hop.bytes());
             let arrival = finish + interface.line.propagation();
             self.counts.sent += 1;
             self.records.labels[usize::from(hop.label())].sent += 1;
             interface.sent_packets += 1;
-            interface.sent_bytes += u64::from(hop.bytes);
+            interface.sent_bytes += u64::from(hop.bytes());
             if let Some(packets) = &mut self.records.packets {
                 let packet = SentPacket {
                     at: self.now,
                     source: HostId(host),
-                    destination: HostId(hop.to),
-                    key: hop.key,
-                    bytes: hop.bytes,
+                    destination: HostId(hop.to()),
+                    key: hop.key(),
+                    bytes: hop.length(),
                     after: None,
                 };
-                packets.sent(hop.body, packet);
+                packets.sent(hop.body(), packet);
             }
             self.fly(host, arrival, hop);
         }
