@@ -2,13 +2,15 @@
 //! Reports of runs of [`slowpath_netsim`], and of whatever gives its results.
 //!
 //! What enters: a scenario and its [`Results`]. What leaves: a [`Summary`] as text or JSON,
-//! an HTML page with plots ([`page`]), Parquet tables ([`tables`]).
+//! an HTML page with plots ([`page`]), Parquet tables ([`tables`]), pcap files of
+//! hosts ([`captures`]).
 //!
 //! What is promised: the same scenario and results give the same bytes; everything that a
 //! summary or a page says follows from the tables.
 //!
 //! What it never does: run anything, read clocks.
 
+pub mod captures;
 pub mod charts;
 pub mod compare;
 pub mod distribution;

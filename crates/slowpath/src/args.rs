@@ -264,6 +264,7 @@ Examples:
   slowpath sim scenarios/sim/leaf-spine.toml --seed 7 --out results --json
   slowpath sim scenarios/sim/dumbbell.toml --set tcp.preset=dctcp --set 'switch.marking=20 packets'
   slowpath sim scenarios/sim/incast.toml --set 'workload[0].degree=20'
+  slowpath sim scenarios/sim/dumbbell.toml --out dumbbell --pcap     then: slowpath trace dumbbell/left-0.pcap
   slowpath sim scenarios/sim/leaf-spine.toml --seeds 20 --out seeds
   slowpath sim scenarios/sim/leaf-spine.toml --seeds 20 --vary tcp.algorithm=dctcp,cubic --vary 'workload.load=0.1..0.8/8' --out sweep
 A sweep (--seeds, --vary) writes one table of all its runs; the same command again goes on where an interrupted one ended.
@@ -291,6 +292,17 @@ pub struct Sim {
     /// Write those tables as CSV, too
     #[arg(long, requires = "out")]
     pub csv: bool,
+    /// Write the packets of hosts into that directory, too, each host's as HOST.pcap; of hosts that
+    /// are called like this (h*), or of all
+    #[arg(
+        long,
+        value_name = "HOSTS",
+        requires = "out",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "*"
+    )]
+    pub pcap: Option<String>,
     /// Write a report with plots, one file that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

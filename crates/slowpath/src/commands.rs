@@ -200,6 +200,7 @@ fn run_sim(args: Sim) -> Result<Outcome, Failure> {
         set,
         tables: args.out,
         csv: args.csv,
+        pcap: args.pcap,
         html: args.html,
         json: args.json,
         quiet: args.quiet,

@@ -161,9 +161,13 @@ pub(super) struct Body {
 const NO_BLOCKS: u32 = u32::MAX;
 
 /// What a packet carries.
-pub(super) enum Content {
+#[derive(Clone, Copy, Debug)]
+pub enum Content {
+    /// Data of TCP, or its SYN.
     Segment(Segment),
+    /// An acknowledgment.
     Ack(Ack),
+    /// Bytes of payload.
     Datagram(u32),
 }
 
@@ -321,6 +325,13 @@ impl Bodies {
             self.blocks.remove(body.sack)
         };
         (body, blocks)
+    }
+
+    /// The body of a packet, and its SACK blocks.
+    pub fn whole(&self, at: u32) -> (&Body, SackBlocks) {
+        let body = self.at(at);
+        let blocks = self.blocks.places.get(body.sack as usize);
+        (body, blocks.copied().unwrap_or_default())
     }
 
     /// The body of a packet.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What switches report, written down.
 
+use super::capture::Capturing;
 use super::network::SwitchId;
 use super::packet::Hop;
 use crate::results::{
@@ -123,6 +124,7 @@ pub(super) struct Records {
     pub watched: Vec<bool>,
     pub most: Vec<u32>,
     pub packets: Option<PacketRecords>,
+    pub capturing: Option<Capturing>,
 }
 
 impl Records {

@@ -101,6 +101,7 @@ mod workload;
 pub use error::{Problem, ScenarioError};
 pub use hosts::{HostGroup, HostOptions, HostSetup};
 pub use measure::Series;
+pub use network::fits;
 pub use substrate::Substrate;
 pub use units::UnitError;
 

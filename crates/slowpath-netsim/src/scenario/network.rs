@@ -237,7 +237,7 @@ fn detour(value: &Value<'_>) -> Result<Option<Detour>, ScenarioError> {
 
 /// Whether a name fits a pattern: they are the same, or the pattern ends in `*` and the name
 /// begins as it does.
-pub(super) fn fits(pattern: &str, name: &str) -> bool {
+pub fn fits(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
         None => name == pattern,

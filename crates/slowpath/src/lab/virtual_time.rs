@@ -159,6 +159,7 @@ fn sweep(args: &Virtual, set: Vec<String>, kernel: &Kernel) -> Result<Outcome, F
         set,
         tables: args.out.clone(),
         csv: args.csv,
+        pcap: None,
         html: args.html.clone(),
         json: args.json,
         quiet: args.quiet,

@@ -18,12 +18,15 @@ use slowpath_netsim::engine::{self, Simulation, SimulationError};
 use slowpath_netsim::results::Results;
 use slowpath_netsim::scenario::overrides::{OverrideError, ScenarioText};
 use slowpath_netsim::scenario::{Scenario, Substrate, named_text, text_of};
+use slowpath_netsim_report::captures::{CaptureError, Captures};
 use slowpath_netsim_report::compare::{self, MadeRun};
 use slowpath_netsim_report::table::Metadata;
 use slowpath_netsim_report::{Report, tables};
 use slowpath_text::{Paint, count};
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The longest time left that is shown, in seconds: 1,000 hours.
@@ -40,6 +43,8 @@ pub struct Options {
     pub tables: Option<PathBuf>,
     /// Tables also as CSV.
     pub csv: bool,
+    /// The packets of hosts that are called so, as pcap files beside the tables.
+    pub pcap: Option<String>,
     /// Where to write the report.
     pub html: Option<PathBuf>,
     /// JSON instead of text.
@@ -62,8 +67,22 @@ pub(crate) struct Loaded {
 /// The scenario is impossible, or something cannot be written.
 pub fn run(options: &Options, paint: Paint, out: &mut impl Write) -> Result<(), Failure> {
     let loaded = load(&options.file, &options.set, Substrate::Simulator)?;
-    let results = simulate(&loaded, &options.file, options.quiet)?;
+    let captures = match (&options.pcap, &options.tables) {
+        (Some(hosts), Some(folder)) => {
+            let captures = Captures::create(folder, &loaded.scenario, hosts).map_err(unwritten)?;
+            Some(Rc::new(RefCell::new(captures)))
+        }
+        _ => None,
+    };
+    let results = simulate(&loaded, &options.file, options.quiet, captures.clone())?;
+    if let Some(captures) = captures.and_then(Rc::into_inner) {
+        captures.into_inner().finish().map_err(unwritten)?;
+    }
     write(options, &loaded, &results, "sim", paint, out)
+}
+
+fn unwritten(error: CaptureError) -> Failure {
+    Failure::Write(error.to_string())
 }
 
 /// Runs a sweep of a scenario and writes what is asked for.
@@ -76,10 +95,15 @@ pub fn sweep(
     paint: Paint,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
+    if options.pcap.is_some() {
+        return Err(Failure::Usage(
+            "--pcap is of one run: leave it out of a sweep, or --seeds and --vary".to_owned(),
+        ));
+    }
     let runner = Runner {
         substrate: Substrate::Simulator,
         kind: "sim",
-        run: &|loaded, _| simulate(loaded, &options.file, true),
+        run: &|loaded, _| simulate(loaded, &options.file, true, None),
     };
     run_sweep(options, sweeping, &runner, paint, out)
 }
@@ -176,13 +200,22 @@ pub(crate) fn load(file: &Path, set: &[String], substrate: Substrate) -> Result<
     })
 }
 
-fn simulate(loaded: &Loaded, file: &Path, quiet: bool) -> Result<Results, Failure> {
+fn simulate(
+    loaded: &Loaded,
+    file: &Path,
+    quiet: bool,
+    captures: Option<Rc<RefCell<Captures>>>,
+) -> Result<Results, Failure> {
     let failed = |error: SimulationError| Failure::Scenario {
         file: file.to_owned(),
         reason: error.to_string(),
     };
     let scenario = &loaded.scenario;
-    let simulation = Simulation::new(&scenario.network(), scenario.settings()).map_err(failed)?;
+    let mut simulation =
+        Simulation::new(&scenario.network(), scenario.settings()).map_err(failed)?;
+    if let Some(captures) = captures {
+        simulation.capture(Box::new(captures));
+    }
     let begun = Instant::now();
     let mut progress = (!quiet).then(|| Progress::new("simulating", Duration::ZERO));
     let report = |at: &engine::Progress| {

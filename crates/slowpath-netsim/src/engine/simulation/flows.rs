@@ -25,6 +25,9 @@ impl Simulation {
             // Its checksum is wrong.
             return self.left_network(at);
         }
+        if self.records.capturing.is_some() {
+            self.capture_arrived(&hop, &body, blocks);
+        }
         let end = match body.is_segment() {
             true => End::Receiver,
             false => End::Sender,

@@ -71,6 +71,9 @@ impl Simulation {
         if let Some(packets) = &mut self.records.packets {
             packets.copied(hop.body(), body);
         }
+        if let Some(capturing) = &mut self.records.capturing {
+            capturing.copied(hop.body(), body);
+        }
         let connection = self.bodies.at(body).connection;
         self.connections.places[connection as usize].in_network += 1;
         self.counts.copies += 1;

@@ -2,6 +2,7 @@
 //! The run.
 
 mod accounts;
+mod captures;
 mod flows;
 mod lines;
 mod packets;

@@ -258,6 +258,9 @@ impl Simulation {
                 };
                 packets.sent(hop.body(), packet);
             }
+            if self.records.capturing.is_some() {
+                self.capture_sent(&hop);
+            }
             self.fly(host, arrival, hop);
         }
         let interface = &mut self.interfaces[host as usize];
