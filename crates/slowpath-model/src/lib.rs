@@ -24,6 +24,7 @@ mod owner;
 mod problem;
 mod process_state;
 mod record;
+mod spelling;
 mod stats;
 mod turns;
 mod units;
@@ -53,6 +54,7 @@ pub use record::{
     ClockState, ClockStatus, ConnectionSummary, Coverage, LifeFacts, LossCounters, PathHop,
     ProblemInterval, TrafficInterval,
 };
+pub use spelling::{did_you_mean, nearest};
 pub use stats::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Ending, Failure, RecoveryStats, RtoStats, RttSums,
     Snapshot, SocketFacts, TcpState, TcpStats, Tier, call_bucket,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The variables of a socket that a replay shows after each run of a handler.
 
+use slowpath_model::did_you_mean;
+
 /// A field of `struct tcp_sock`, `inet_connection_sock` or `sock` that a laboratory kernel shows, and that each check covers. Sequence numbers are
 /// differences: bytes. The order is the kernel's (`lab_look` in `lab/kernel/driver/recorder.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -361,7 +363,7 @@ impl Variable {
 
 /// A name that is none of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{name}' is none of what can be probed: {}, {}", FIELDS.join(", "), MORE.join(", "))]
+#[error("'{name}' cannot be probed{}", did_you_mean(name, &[&FIELDS[..], &MORE].concat()))]
 pub struct UnknownField {
     name: String,
 }

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 pub(crate) use slowpath_agent::service::{duration, interval};
 use slowpath_agent::{Budget, CommandLines, Rules};
-use slowpath_model::{Problem, ProblemSet};
+use slowpath_model::{Problem, ProblemSet, did_you_mean};
 use slowpath_views::criterion::Criterion;
 use std::path::Path;
 use std::time::Duration;
@@ -131,10 +131,8 @@ fn problems(text: &str) -> Result<ProblemSet, String> {
         Some(problem) => Ok(problem),
         None => {
             let all: Vec<&str> = found.clone().map(Problem::name).collect();
-            Err(format!(
-                "there is no problem {name:?}; there are {}",
-                all.join(", ")
-            ))
+            let known = did_you_mean(name, &all);
+            Err(format!("there is no problem {name:?}{known}"))
         }
     };
     text.split(',').map(names).collect()

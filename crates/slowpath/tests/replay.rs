@@ -159,7 +159,8 @@ fn what_is_not_there_is_refused(recording: &str, out: &str) {
     let unknown = slowpath(&["replay", recording, "--out", out, "--probe", "cwnd,cwmd"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(
-        text(&unknown.stderr).contains("'cwmd' is none of what can be probed: state, ")
+        text(&unknown.stderr)
+            .contains("'cwmd' cannot be probed. Did you mean 'cwnd'? There are state, ")
             && text(&unknown.stderr).contains(", undo_marker, "),
         "{}",
         text(&unknown.stderr)

@@ -8,7 +8,7 @@ use crate::tcp::TcpConfigError;
 use crate::topology::TopologyError;
 use crate::workload::{CdfError, EndpointError, TraceError};
 use slowpath_files::TooLarge;
-use slowpath_model::clean;
+use slowpath_model::{clean, nearest};
 use slowpath_switch::ConfigError;
 use std::io::ErrorKind;
 
@@ -59,30 +59,8 @@ fn what(key: &str, problem: &Problem) -> String {
     clean(&text).into_owned()
 }
 
-/// The word that was probably meant; `None`: none is like it.
-pub(super) fn nearest(given: &str, known: &[&'static str]) -> Option<&'static str> {
-    let likeness = |word: &&'static str| (*word, strsim::jaro_winkler(given, word));
-    let best = known.iter().map(likeness);
-    let best = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let like = (best.1 >= LIKE).then_some(best.0);
-    // A part of a word, such as 'reno'.
-    like.or_else(|| {
-        let is_part = given.len() >= PART;
-        known
-            .iter()
-            .copied()
-            .find(|word| is_part && word.contains(given))
-    })
-}
-
-/// Letters from which on a part of a word stands for it.
-const PART: usize = 3;
-
 /// Keys of `[[line]]` that people look for at links.
 const LINE_KEYS: [&str; 5] = ["jitter", "loss", "corruption", "duplication", "reordering"];
-
-/// By Jaro and Winkler (0 to 1), from which on a word is taken for another one misspelt. `clap` suggests from 0.7 on; here words are shorter.
-const LIKE: f64 = 0.8;
 
 /// What can do that key, behind the error.
 fn way_out(refuses: Substrate, key: &str) -> String {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables and values that know where they stand.
 
-use super::error::{Problem, ScenarioError, nearest};
+use super::error::{Problem, ScenarioError};
 use super::units::{Dimension, PACKETS, PARTS, RATE, SIZE, TIME, fraction};
+use slowpath_model::nearest;
 use slowpath_switch::{Alpha, Limit, Rate, Span, Threshold};
 use std::cell::RefCell;
 use std::ops::RangeInclusive;

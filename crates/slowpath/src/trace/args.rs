@@ -3,6 +3,7 @@
 
 use crate::options::{duration, share};
 use clap::Args;
+use slowpath_model::did_you_mean;
 use slowpath_trace::report::ConnectionSelector;
 use slowpath_trace::verdict::{TraceFinding, TraceProblem};
 use std::path::PathBuf;
@@ -126,8 +127,9 @@ fn problem(text: &str) -> Result<TraceProblem, String> {
     let mut all = TraceProblem::ALL.into_iter();
     let named = all.find(|p| p.name().eq_ignore_ascii_case(text.trim()));
     named.ok_or_else(|| {
-        let names = TraceProblem::ALL.map(TraceProblem::name).join(", ");
-        format!("there is no problem {text:?}; there are {names}")
+        let names = TraceProblem::ALL.map(TraceProblem::name);
+        let known = did_you_mean(text, &names);
+        format!("there is no problem {text:?}{known}")
     })
 }
 
