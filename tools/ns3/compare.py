@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The same dumbbells in ns-3 and here: throughput within 3 %, mean queue within 30 %, and
-the same order of NewReno, CUBIC and DCTCP in both. Exits with 1 if one of them fails."""
+the same order of NewReno, CUBIC, DCTCP, and CUBIC with RED, CoDel and PIE in both. Exits with 1 if one of them fails."""
 
 import json
 import sys
 
 import peer
 
-KINDS = ("newreno", "cubic", "dctcp")
+KINDS = ("newreno", "cubic", "dctcp", "cubic/red", "cubic/codel", "cubic/pie")
 # Name: flows, Mbit/s of the bottleneck and of the rest, delay of each of the three links
 # in us, buffer and marking threshold in packets, seconds, seconds of warm-up.
 DUMBBELLS = {
@@ -35,7 +35,7 @@ def contradictions(field, theirs, ours):
 def main():
     there, here = peer.built("dumbbell"), peer.ours("dumbbell")
     failures = 0
-    print(f"{'dumbbell':18} {'':8} {'Mbit/s: ns-3':>13} {'ours':>8} {'':>7}   "
+    print(f"{'dumbbell':18} {'':13} {'Mbit/s: ns-3':>13} {'ours':>8} {'':>7}   "
           f"{'mean queue: ns-3':>16} {'ours':>7} {'':>7}")
     for name, numbers in DUMBBELLS.items():
         theirs, ours = {}, {}
@@ -48,7 +48,7 @@ def main():
             queue = b["queue_mean"] / a["queue_mean"] - 1
             bad = abs(rate) > THROUGHPUT or abs(queue) > QUEUE
             failures += bad
-            print(f"{name:18} {kind:8} {a['throughput_mbit']:13.2f} {b['throughput_mbit']:8.2f} {rate:+7.1%}   "
+            print(f"{name:18} {kind:13} {a['throughput_mbit']:13.2f} {b['throughput_mbit']:8.2f} {rate:+7.1%}   "
                   f"{a['queue_mean']:16.1f} {b['queue_mean']:7.1f} {queue:+7.1%}{'  FAILED' if bad else ''}")
         for field in TIE:
             wrong = contradictions(field, theirs, ours)

@@ -168,6 +168,8 @@ pub struct Packets {
     pub dropped_ttl_expired: u64,
     /// Of those, for want of a route.
     pub dropped_no_route: u64,
+    /// By the management of queues (RED, CoDel, PIE), before they were full.
+    pub dropped_early: u64,
     /// In the network at the end.
     pub in_network: u64,
     /// Marks.
@@ -379,6 +381,7 @@ pub fn summary(name: &str, scenario: &Scenario, results: &Results, queues: &[Ser
             dropped_buffer_full: dropped(DropReason::BufferFull),
             dropped_ttl_expired: dropped(DropReason::TtlExpired),
             dropped_no_route: dropped(DropReason::NoRoute),
+            dropped_early: dropped(DropReason::Early),
             in_network: counts.in_network,
             marked: of_labels(|label| label.marked),
             detours: of_labels(|label| label.detours),

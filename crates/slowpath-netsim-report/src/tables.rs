@@ -273,6 +273,7 @@ impl Run<'_> {
                 ("dropped_buffer_full", dropped(DropReason::BufferFull)),
                 ("dropped_ttl_expired", dropped(DropReason::TtlExpired)),
                 ("dropped_no_route", dropped(DropReason::NoRoute)),
+                ("dropped_early", dropped(DropReason::Early)),
                 ("detours", label.detours),
                 ("packets_detoured", label.detoured_packets),
             ] {

@@ -310,13 +310,17 @@ fn closing(s: &Summary, out: &mut impl Write) -> io::Result<()> {
     }
     let p = &s.packets;
     if p.dropped > 0 {
+        let early = match p.dropped_early {
+            0 => String::new(),
+            early => format!(", {early} early by active queue management"),
+        };
         let on_links = match p.dropped_on_links {
             0 => String::new(),
             lost => format!(", {lost} on links"),
         };
         writeln!(
             out,
-            "dropped: {} for want of room, {} with their time to live over, {} without a route{on_links}",
+            "dropped: {} for want of room, {} with their time to live over, {} without a route{early}{on_links}",
             p.dropped_buffer_full, p.dropped_ttl_expired, p.dropped_no_route
         )?;
     }

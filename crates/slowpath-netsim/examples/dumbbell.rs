@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Long flows through one bottleneck, as `tools/ns3/dumbbell.cc` runs them in ns-3.
 //!
-//! `dumbbell newreno|cubic|dctcp FLOWS MBIT ACCESS_MBIT DELAY_US BUFFER K SECONDS WARMUP_SECONDS`:
+//! `dumbbell newreno|cubic|dctcp[/red|/codel|/pie] FLOWS MBIT ACCESS_MBIT DELAY_US BUFFER K SECONDS WARMUP_SECONDS`:
 //! FLOWS senders and receivers, each on a link of its own; every link, and the bottleneck,
 //! delays by DELAY_US. The last line is JSON: throughput from the start, and the queue of
 //! the bottleneck, sampled every 100 us after the warm-up.
@@ -11,6 +11,7 @@ use slowpath_netsim::engine::{
 };
 use slowpath_netsim::tcp::{Algorithm, DelayedAck, Ecn, LossDetection, TcpConfig};
 use slowpath_netsim::topology::{LinkOptions, Links, QueueOverride, dumbbell};
+use slowpath_switch::aqm::{Aqm, CoDel, Pie, Red};
 use slowpath_switch::{Limit, PortId, Rate, Span, Threshold, Time};
 use std::error::Error;
 
@@ -39,6 +40,24 @@ fn tcp(kind: &str) -> Result<TcpConfig, Box<dyn Error>> {
     Ok(tcp)
 }
 
+/// Management of the bottleneck's queue; RED from K packets on, and everything from three times as
+/// many.
+fn aqm(name: &str, k: u32) -> Result<Option<Aqm>, Box<dyn Error>> {
+    Ok(Some(match name {
+        "" => return Ok(None),
+        "red" => {
+            let red = Red::new(Threshold::Packets(k), Threshold::Packets(3 * k));
+            Aqm::Red(Red {
+                mean_packet: 1_500,
+                ..red
+            })
+        }
+        "codel" => Aqm::CoDel(CoDel::default()),
+        "pie" => Aqm::Pie(Pie::default()),
+        other => return Err(format!("no queue management {other}").into()),
+    }))
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let kind = arguments.next().ok_or("which congestion control?")?;
@@ -46,7 +65,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let &[flows, mbit, access, delay, buffer, k, seconds, warmup] = numbers.as_slice() else {
         return Err("eight numbers: see the source".into());
     };
-    let tcp = tcp(&kind)?;
+    let (kind, name) = kind.split_once('/').unwrap_or((&kind, ""));
+    let aqm = aqm(name, k as u32)?;
+    let tcp = tcp(kind)?;
     let link = |mbit: f64| -> Result<LinkOptions, Box<dyn Error>> {
         Ok(LinkOptions {
             rate: Rate::from_bits_per_second((mbit * 1e6) as u64).ok_or("rate")?,
@@ -62,7 +83,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let topology = dumbbell(count, count, links)?;
     let bottleneck = (SwitchId(0), PortId(count as u16));
     let marking = (kind == "dctcp").then_some(Threshold::Packets(k as u32));
-    let network = Network::new(topology, Limit::packets(buffer as u32), marking, 1);
+    let mut network = Network::new(topology, Limit::packets(buffer as u32), marking, 1);
+    network
+        .managed
+        .extend(aqm.map(|aqm| (bottleneck.0, bottleneck.1, aqm)));
     let until = Time::ZERO + Span::from_nanos((seconds * 1e9) as u64);
     let mut settings = Settings::new(tcp, until);
     settings.queues = QueueSeries::Sampled {

@@ -314,6 +314,7 @@ pub(super) fn boundless(network: &Network) -> Result<Network, ReplayError> {
         return Err(ReplayError::Detour(switch as u32));
     }
     Ok(Network {
+        managed: Vec::new(),
         topology: network.topology.clone(),
         switches: network.switches.iter().map(unbounded).collect(),
     })

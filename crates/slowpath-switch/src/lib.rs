@@ -59,6 +59,7 @@
 //!   memory that ports share with dynamic thresholds ([`Shared`]), or of both.
 //! - Marks: a packet that finds at least K waiting in its queue is marked, if its transport
 //!   is ECN-capable ([`Threshold`]); DCTCP's rule on the instantaneous queue.
+//! - Active queue management: RED, CoDel, PIE ([`Aqm`], [`Switch::set_aqm`]).
 //! - ECMP: the flow's key, salted for each switch so that switches in a row do not choose
 //!   alike, chooses one port of the destination's set.
 //! - DIBS ([`Detour`]): a packet whose queue has no room goes to another switch-facing
@@ -83,6 +84,7 @@
 #![deny(unsafe_code)]
 extern crate alloc;
 
+pub mod aqm;
 mod config;
 mod counters;
 pub mod fabric;
@@ -100,6 +102,7 @@ mod routes;
 mod switch;
 mod time;
 
+pub use aqm::{Aqm, AqmError};
 pub use config::{
     Alpha, ConfigError, Detour, Limit, MAX_CLASSES, PortConfig, PortKind, Shared, SwitchConfig,
     Threshold,

@@ -15,14 +15,17 @@ pub enum DropReason {
     TtlExpired = 1,
     /// No route to its destination.
     NoRoute = 2,
+    /// The management of its queue dropped it ([`Aqm`](crate::Aqm)).
+    Early = 3,
 }
 
 impl DropReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [DropReason; 3] = [
+    pub const ALL: [DropReason; 4] = [
         DropReason::BufferFull,
         DropReason::TtlExpired,
         DropReason::NoRoute,
+        DropReason::Early,
     ];
 }
 

@@ -48,6 +48,16 @@ impl Fifo {
         },
     };
 
+    /// The slot of the first packet.
+    pub fn first(&self) -> usize {
+        self.head as usize
+    }
+
+    /// The slot of the last packet.
+    pub fn last(&self) -> usize {
+        self.tail as usize
+    }
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == NIL
@@ -116,6 +126,11 @@ impl<P> Slots<P> {
         self.free = at;
         fifo.depth.remove(bytes(&packet));
         Some(packet)
+    }
+
+    /// The packet in a slot.
+    pub fn at(&self, slot: usize) -> Option<&P> {
+        self.slots.get(slot)?.packet.as_ref()
     }
 
     /// The packets of a queue in order.

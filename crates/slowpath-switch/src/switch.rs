@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The switch.
 
+mod managed;
+
 use crate::config::{ConfigError, Detour, SwitchConfig};
 use crate::counters::Counters;
 use crate::flows::Flows;
@@ -12,7 +14,9 @@ use crate::queue::{Depth, Fifo, Slots};
 use crate::random::{Random, mix};
 use crate::routes::Routes;
 use crate::time::{Rate, Span, Time};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use managed::Managed;
 
 /// The largest number of a destination, and one: 64 MiB of route table.
 const MAX_DESTINATIONS: u32 = 1 << 24;
@@ -88,6 +92,8 @@ pub struct Switch<P> {
     decrement_ttl: bool,
     flows: Option<Flows>,
     routes: Routes,
+    /// Most switches have none.
+    managed: Option<Box<Managed<P>>>,
     random: Random,
     salt: u64,
     /// Packets dropped before a port was chosen.
@@ -111,6 +117,7 @@ impl<P: Packet> Switch<P> {
             detour: config.detour,
             decrement_ttl: config.decrement_ttl,
             routes: Routes::default(),
+            managed: None,
             salt: random.next_u64(),
             flows: config.count_flows.then(|| Flows::new(random.next_u64())),
             random: Random::new(random.next_u64()),
@@ -238,6 +245,9 @@ impl<P: Packet> Switch<P> {
         if start > now || start == IDLE {
             return None;
         }
+        if self.managed.is_some() {
+            return self.transmit_managed(start, port, observer);
+        }
         let first = port.index() * usize::from(self.classes);
         let queues = &mut self.queues[first..first + usize::from(self.classes)];
         let queue = queues.iter_mut().find(|queue| !queue.is_empty())?;
@@ -291,13 +301,17 @@ impl<P: Packet> Switch<P> {
         if !self.fits(port, class, packet.bytes()) {
             return self.detour_or_drop(now, by, port, packet, observer);
         }
-        Ok(Admitted {
+        let admitted = Admitted {
             packet,
             port,
             class,
             marked: false,
             detoured: false,
-        })
+        };
+        match self.managed {
+            None => Ok(admitted),
+            Some(_) => self.manage(now, admitted, observer),
+        }
     }
 
     #[cold]
@@ -431,6 +445,9 @@ impl<P: Packet> Switch<P> {
         }
         observer.enqueued(now, port, &packet, state.depth);
         self.slots.push(&mut self.queues[at], packet, bytes);
+        if let Some(managed) = &mut self.managed {
+            managed.came(self.queues[at].last(), now);
+        }
         let start = (state.due == IDLE).then(|| now.max(state.line.free_at()));
         if let Some(start) = start {
             state.due = start;
@@ -452,7 +469,7 @@ impl<P: Packet> Switch<P> {
         observer: &mut impl Observer<P>,
     ) -> Passed<P> {
         let state = &self.ports[admitted.port.index()];
-        if state.due != IDLE || state.line.free_at() > now {
+        if state.due != IDLE || state.line.free_at() > now || self.managed.is_some() {
             return Passed::Queued(self.enqueue(now, admitted, observer));
         }
         self.mark_on_entry(now, &mut admitted, observer);
@@ -572,12 +589,12 @@ impl<P: Packet> Switch<P> {
 
     /// Packets dropped for that reason, in the whole switch.
     pub fn dropped(&self, reason: DropReason) -> u64 {
-        let full: u64 = self.ports.iter().map(|port| port.dropped).sum();
-        self.unrouted[reason as usize]
-            + if reason == DropReason::BufferFull {
-                full
-            } else {
-                0
-            }
+        let at_ports: u64 = self.ports.iter().map(|port| port.dropped).sum();
+        let early = self.managed.as_ref().map_or(0, |managed| managed.early);
+        match reason {
+            DropReason::BufferFull => at_ports - early,
+            DropReason::Early => early,
+            DropReason::TtlExpired | DropReason::NoRoute => self.unrouted[reason as usize],
+        }
     }
 }

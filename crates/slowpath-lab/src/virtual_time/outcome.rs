@@ -524,7 +524,7 @@ fn count(
         EventKind::Dropped(cause) => {
             // Causes of links have no place among the reasons of switches.
             let reason = usize::from(cause);
-            if reason < DropReason::ALL.len() {
+            if reason <= DropReason::NoRoute as usize {
                 record.dropped[reason] += 1;
             }
             stretch.dropped[label] += 1;

@@ -2,7 +2,9 @@
 //! A topology with switches of some kind in it.
 
 use crate::topology::{Node, Topology};
-use slowpath_switch::{ConfigError, Limit, Packet, Switch, SwitchConfig, Threshold};
+use slowpath_switch::{
+    Aqm, AqmError, ConfigError, Limit, Packet, PortId, Switch, SwitchConfig, Threshold,
+};
 use std::fmt;
 
 /// A host, by its number in the topology.
@@ -20,6 +22,8 @@ pub struct Network {
     pub topology: Topology,
     /// The switches, in the topology's order.
     pub switches: Vec<SwitchConfig>,
+    /// Ports whose queues are managed.
+    pub managed: Vec<(SwitchId, PortId, Aqm)>,
 }
 
 impl Network {
@@ -34,7 +38,11 @@ impl Network {
                 SwitchConfig::new(ports, seed, number)
             })
             .collect();
-        Network { topology, switches }
+        Network {
+            topology,
+            switches,
+            managed: Vec::new(),
+        }
     }
 
     /// The switches with every shortest path as a route: equal-cost multipath.
@@ -59,6 +67,12 @@ impl Network {
                 return Err(NetworkError::NoSwitch(HostId(number as u32)));
             }
         }
+        for (id, port, aqm) in &self.managed {
+            let switch = switches.get_mut(id.0 as usize);
+            let switch = switch.ok_or(NetworkError::Switches)?;
+            let error = |error| NetworkError::Aqm(*id, error);
+            switch.set_aqm(*port, *aqm).map_err(error)?;
+        }
         let mut result = Ok(());
         self.topology.for_each_route(|switch, host, ports| {
             if let Err(error) = switches[switch as usize].set_route(host, ports) {
@@ -78,6 +92,8 @@ pub enum NetworkError {
     Ports(SwitchId),
     /// A switch is impossible.
     Switch(SwitchId, ConfigError),
+    /// The management of a switch's queues is impossible.
+    Aqm(SwitchId, AqmError),
     /// A host that hangs on another host.
     NoSwitch(HostId),
 }
@@ -94,6 +110,7 @@ impl fmt::Display for NetworkError {
                 )
             }
             Self::Switch(switch, error) => write!(f, "switch {}: {error}", switch.0),
+            Self::Aqm(switch, error) => write!(f, "switch {}: {error}", switch.0),
             Self::NoSwitch(host) => write!(f, "host {} is not linked with a switch", host.0),
         }
     }

@@ -9,7 +9,7 @@ use crate::topology::TopologyError;
 use crate::workload::{CdfError, EndpointError, TraceError};
 use slowpath_files::TooLarge;
 use slowpath_model::{clean, nearest};
-use slowpath_switch::ConfigError;
+use slowpath_switch::{AqmError, ConfigError};
 use std::io::ErrorKind;
 
 /// What is wrong with a scenario, and where. What it quotes displays clean.
@@ -237,6 +237,17 @@ pub enum Problem {
     /// A name that a terminal or page would not show as it is.
     #[error("'{}' is no name: it has characters that cannot be shown", clean(.0))]
     Unprintable(String),
+    /// RED without its thresholds.
+    #[error(
+        "red needs its thresholds: {{ kind = \"red\", min = \"30 packets\", max = \"90 packets\" }}"
+    )]
+    RedThresholds,
+    /// A weight that RED's average does not have.
+    #[error("'{0}' is no weight: it is 1/2, 1/4, 1/8 and so on to 1/65536, 1/512 for instance")]
+    Weight(String),
+    /// Management of a queue that is impossible.
+    #[error(transparent)]
+    Aqm(#[from] AqmError),
     /// Nothing that makes flows.
     #[error("a scenario has at least one [[workload]]")]
     NoWorkload,

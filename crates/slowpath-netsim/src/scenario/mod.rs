@@ -26,7 +26,7 @@
 //! [topology.links]
 //! rate = "1 Gbit/s"
 //! delay = "1 us"
-//! # buffer and marking here hold for these links instead of those of [switch]
+//! # buffer, marking and aqm here hold for these links instead of those of [switch]
 //! [topology.fabric-links]   # optional: what is different between switches
 //! rate = "10 Gbit/s"
 //! # [[topology.link]] ends = ["a", "b"], with the keys of links where it differs: "custom"
@@ -36,6 +36,7 @@
 //! shared-buffer = "2 MB"    # instead, or as well: memory of all ports, with
 //! alpha = "1/2"             # dynamic thresholds
 //! marking = "20 packets"    # ECN, from this queue on; none if it is not there
+//! # or aqm = "codel", "pie", { kind = "red", min = "30 packets", max = "90 packets" }
 //! classes = 1               # strict priorities
 //! decrement-ttl = true
 //! count-flows = false
@@ -84,6 +85,7 @@
 //! paths = false
 //! ```
 
+mod aqm;
 mod error;
 mod hosts;
 mod lines;
@@ -111,7 +113,7 @@ use crate::topology::Topology;
 use crate::workload::Workload;
 use section::{Section, line_of};
 use slowpath_switch::fabric::Change;
-use slowpath_switch::{Detour, Limit, Shared, Span, Threshold, Time};
+use slowpath_switch::{Aqm, Detour, Limit, Shared, Span, Threshold, Time};
 use std::path::Path;
 use toml::de::DeTable;
 
@@ -130,6 +132,8 @@ pub struct SwitchOptions {
     pub shared: Option<Shared>,
     /// Where marking begins.
     pub marking: Option<Threshold>,
+    /// How queues are managed.
+    pub aqm: Option<Aqm>,
     /// How many classes.
     pub classes: u8,
     /// Detours instead of drops.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sections of links, switches and hosts.
 
-use super::SwitchOptions;
 use super::error::{Problem, ScenarioError};
 use super::section::{Section, Value};
+use super::{SwitchOptions, aqm};
 use crate::topology::{
     Builder, LinkOptions, Links, QueueOverride, Topology, TopologyError, dumbbell, fat_tree,
     leaf_spine,
@@ -35,6 +35,10 @@ impl LinkKeys {
                     .get("marking")
                     .map(|value| value.threshold(0))
                     .transpose()?,
+                aqm: section
+                    .get("aqm")
+                    .map(|value| aqm::read(&value))
+                    .transpose()?,
             },
         })
     }
@@ -47,6 +51,7 @@ impl LinkKeys {
             queue: QueueOverride {
                 buffer: self.queue.buffer.or(other.queue.buffer),
                 marking: self.queue.marking.or(other.queue.marking),
+                aqm: self.queue.aqm.or(other.queue.aqm),
             },
         }
     }
@@ -204,6 +209,10 @@ pub(super) fn switch(section: &Section<'_>) -> Result<SwitchOptions, ScenarioErr
             .get("marking")
             .map(|value| value.threshold(0))
             .transpose()?,
+        aqm: section
+            .get("aqm")
+            .map(|value| aqm::read(&value))
+            .transpose()?,
         classes: match section.get("classes") {
             // At most 8, so it fits.
             Some(classes) => classes.small(1..=u32::from(slowpath_switch::MAX_CLASSES))? as u8,
@@ -215,6 +224,9 @@ pub(super) fn switch(section: &Section<'_>) -> Result<SwitchOptions, ScenarioErr
         decrement_ttl: flag("decrement-ttl", true)?,
         count_flows: flag("count-flows", false)?,
     };
+    if let (Some(_), Some(value)) = (options.marking, section.get("aqm")) {
+        return Err(value.error(Problem::Conflict("marking")));
+    }
     section.done()?;
     Ok(options)
 }

@@ -41,7 +41,7 @@ fn refused(text: &str, line: usize, key: &str, problem: Problem) {
 
 #[test]
 fn unknown_keys_are_named_with_those_there_are() {
-    let link = ["buffer", "delay", "marking", "rate"];
+    let link = ["aqm", "buffer", "delay", "marking", "rate"];
     let text = changed("delay = \"5 us\"", "delay = \"5 us\"\nlatency = \"5 us\"");
     refused(&text, 9, "topology.links.latency", unknown(&link));
     let text = format!("tpc = 1\n{BASE}");

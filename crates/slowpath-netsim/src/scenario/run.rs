@@ -2,9 +2,9 @@
 //! What the engine takes.
 
 use super::Scenario;
-use crate::engine::{FlowSpec, HostId, Network, Query, Settings};
+use crate::engine::{FlowSpec, HostId, Network, Query, Settings, SwitchId};
 use crate::workload::FlowStream;
-use slowpath_switch::SwitchConfig;
+use slowpath_switch::{Aqm, PortId, SwitchConfig};
 
 /// What a flow that lasts as long as the run has to send: more than any link carries in the
 /// longest run, and small enough to add to.
@@ -14,9 +14,12 @@ impl Scenario {
     /// A switch's configuration.
     pub fn switch_config(&self, switch: u32) -> SwitchConfig {
         let options = &self.switch;
-        let ports = self
+        let mut ports = self
             .topology
             .port_configs(switch, options.buffer, options.marking);
+        for (_, port, _) in self.managed(switch) {
+            ports[usize::from(port.0)].marking = None;
+        }
         SwitchConfig {
             classes: options.classes,
             shared: options.shared,
@@ -27,10 +30,25 @@ impl Scenario {
         }
     }
 
+    /// The ports of a switch whose queues are managed. A link's own `aqm` or `marking` holds instead of
+    /// what all switches have.
+    fn managed(&self, switch: u32) -> impl Iterator<Item = (SwitchId, PortId, Aqm)> {
+        let ports = &self.topology.switches()[switch as usize].ports;
+        (0..).zip(ports).filter_map(move |(number, port)| {
+            let own = port.options.queue;
+            let aqm = match own.marking {
+                None => own.aqm.or(self.switch.aqm),
+                Some(_) => own.aqm,
+            };
+            Some((SwitchId(switch), PortId(number), aqm?))
+        })
+    }
+
     /// Hosts, links and switches.
     pub fn network(&self) -> Network {
         let switches = 0..self.topology.switches().len() as u32;
         Network {
+            managed: switches.clone().flat_map(|it| self.managed(it)).collect(),
             switches: switches.map(|switch| self.switch_config(switch)).collect(),
             topology: self.topology.clone(),
         }

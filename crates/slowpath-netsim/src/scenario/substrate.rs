@@ -45,10 +45,26 @@ const SIMULATOR: &[&str] = &[
 ];
 
 /// The TCP is this machine's, and traffic is what people run in the hosts.
-const EMULATOR: &[&str] = &["workload", "tcp", "measure", "drain", "switch.count-flows"];
+const EMULATOR: &[&str] = &[
+    "workload",
+    "tcp",
+    "measure",
+    "drain",
+    "switch.count-flows",
+    "switch.aqm",
+    "topology.links.aqm",
+    "topology.fabric-links.aqm",
+    "topology.link[].aqm",
+];
 
 /// What is left if a file's other keys are meant for others.
-const NETWORK: &[&str] = &["switch.count-flows"];
+const NETWORK: &[&str] = &[
+    "switch.count-flows",
+    "switch.aqm",
+    "topology.links.aqm",
+    "topology.fabric-links.aqm",
+    "topology.link[].aqm",
+];
 
 /// The TCP is Linux's: what Linux has no knob for cannot be. Values that Linux cannot have
 /// are refused by `slowpath_lab::virtual_time`, which knows the kernel.
@@ -66,6 +82,10 @@ const VIRTUAL_TIME: &[&str] = &[
     "workload[].datagram",
     "measure.flows",
     "measure.links",
+    "switch.aqm",
+    "topology.links.aqm",
+    "topology.fabric-links.aqm",
+    "topology.link[].aqm",
     "host.sysctls",
     "host.group",
 ];

@@ -22,7 +22,7 @@ pub use builder::{Builder, TopologyError};
 pub use ideal::IdealTimes;
 pub use shapes::{Links, dumbbell, fat_tree, leaf_spine};
 
-use slowpath_switch::{Limit, PortConfig, PortKind, Rate, Span, Threshold};
+use slowpath_switch::{Aqm, Limit, PortConfig, PortKind, Rate, Span, Threshold};
 use std::collections::HashMap;
 
 /// A host or a switch, by its number.
@@ -41,6 +41,8 @@ pub struct QueueOverride {
     pub buffer: Option<Limit>,
     /// Where marking begins there.
     pub marking: Option<Threshold>,
+    /// How they are managed.
+    pub aqm: Option<Aqm>,
 }
 
 /// What a link is like, the same in both directions.

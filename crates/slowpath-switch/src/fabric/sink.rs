@@ -60,6 +60,8 @@ impl From<DropReason> for DropCause {
             DropReason::BufferFull => DropCause::BufferFull,
             DropReason::TtlExpired => DropCause::TtlExpired,
             DropReason::NoRoute => DropCause::NoRoute,
+            // A fabric's switches manage no queues.
+            DropReason::Early => DropCause::BufferFull,
         }
     }
 }

@@ -352,7 +352,7 @@ impl Model {
             self.bytes_taken,
             self.bytes_left + total.bytes + self.bytes_dropped
         );
-        let counts = [tally.full, tally.expired, tally.unrouted];
+        let counts = [tally.full, tally.expired, tally.unrouted, 0];
         assert_eq!(DropReason::ALL.map(|reason| switch.dropped(reason)), counts);
     }
 }

@@ -76,6 +76,8 @@ struct Node {
 struct Features {
     /// Whether a kind of TCP has a kernel's tick.
     kernels: bool,
+    /// Whether switches manage queues.
+    managed: bool,
     /// Where links do more than to carry, or anything changes during the run.
     lines: Option<Box<Lines>>,
 }
@@ -145,6 +147,7 @@ impl Simulation {
             network: network.clone(),
             features: Features {
                 kernels: settings.tcp.iter().any(|tcp| tcp.kernel_tick.is_some()),
+                managed: !network.managed.is_empty(),
                 lines: None,
             },
             settings,

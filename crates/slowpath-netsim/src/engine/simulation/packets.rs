@@ -98,6 +98,21 @@ impl Simulation {
                 break;
             }
         }
+        if self.features.managed {
+            self.after_managed(node, port, link);
+        }
+    }
+
+    /// What the management of a port's queue dropped is gone.
+    #[cold]
+    #[inline(never)]
+    fn after_managed(&mut self, node: u32, port: PortId, link: u32) {
+        let state = &mut self.nodes[node as usize];
+        let decrements = state.decrements;
+        self.links[link as usize].due = state.switch.due(port).unwrap_or(Time::MAX);
+        while let Some(packet) = self.nodes[node as usize].switch.take_dropped() {
+            self.drop_packet(packet, DropReason::Early, decrements);
+        }
     }
 
     /// The same for a port whose link is not the one that just had an arrival.
