@@ -172,8 +172,9 @@ impl<P: Packet> Switch<P> {
         observer: &mut impl Observer<P>,
     ) -> Outcome<P> {
         let port = self.next_port(packet.destination(), packet.flow());
-        match self.enter(now, by, port, packet, observer) {
-            Ok(admitted) => Outcome::Queued(self.enqueue(now, admitted, observer)),
+        let admitted = self.enter(now, by, port, packet, observer);
+        match admitted.and_then(|admitted| self.join(now, admitted, observer)) {
+            Ok(queued) => Outcome::Queued(queued),
             Err((packet, reason)) => Outcome::Dropped { packet, reason },
         }
     }
@@ -188,12 +189,16 @@ impl<P: Packet> Switch<P> {
         packet: P,
         observer: &mut impl Observer<P>,
     ) -> Passed<P> {
+        if self.managed.is_some() {
+            return self.pass_managed(now, by, packet, observer);
+        }
         let port = self.next_port(packet.destination(), packet.flow());
         self.pass_to(now, by, port, packet, observer)
     }
 
     /// [`Switch::pass`] for a packet whose [`Switch::next_port`] is `port`; one that the switch
-    /// does not have is no route.
+    /// does not have is no route. Only where no queue is managed ([`Switch::set_aqm`]): the manager
+    /// would not be asked.
     #[inline]
     pub fn pass_to(
         &mut self,
@@ -203,6 +208,7 @@ impl<P: Packet> Switch<P> {
         packet: P,
         observer: &mut impl Observer<P>,
     ) -> Passed<P> {
+        debug_assert!(self.managed.is_none(), "its manager is not asked");
         match self.enter(now, by, port, packet, observer) {
             Ok(admitted) => self.leave_or_enqueue(now, admitted, observer),
             Err((packet, reason)) => Passed::Dropped { packet, reason },
@@ -224,8 +230,9 @@ impl<P: Packet> Switch<P> {
             let (packet, reason) = self.refuse(now, packet, DropReason::NoRoute, observer);
             return Outcome::Dropped { packet, reason };
         }
-        match self.admit(now, None, port, packet, observer) {
-            Ok(admitted) => Outcome::Queued(self.enqueue(now, admitted, observer)),
+        let admitted = self.admit(now, None, port, packet, observer);
+        match admitted.and_then(|admitted| self.join(now, admitted, observer)) {
+            Ok(queued) => Outcome::Queued(queued),
             Err((packet, reason)) => Outcome::Dropped { packet, reason },
         }
     }
@@ -301,17 +308,13 @@ impl<P: Packet> Switch<P> {
         if !self.fits(port, class, packet.bytes()) {
             return self.detour_or_drop(now, by, port, packet, observer);
         }
-        let admitted = Admitted {
+        Ok(Admitted {
             packet,
             port,
             class,
             marked: false,
             detoured: false,
-        };
-        match self.managed {
-            None => Ok(admitted),
-            Some(_) => self.manage(now, admitted, observer),
-        }
+        })
     }
 
     #[cold]
@@ -416,6 +419,20 @@ impl<P: Packet> Switch<P> {
         }
     }
 
+    /// The queue takes an admitted packet, if its manager does not drop it.
+    #[inline]
+    fn join(
+        &mut self,
+        now: Time,
+        admitted: Admitted<P>,
+        observer: &mut impl Observer<P>,
+    ) -> Result<Queued, (P, DropReason)> {
+        match self.managed {
+            None => Ok(self.enqueue(now, admitted, observer)),
+            Some(_) => self.join_managed(now, admitted, observer),
+        }
+    }
+
     #[inline]
     fn enqueue(
         &mut self,
@@ -445,9 +462,6 @@ impl<P: Packet> Switch<P> {
         }
         observer.enqueued(now, port, &packet, state.depth);
         self.slots.push(&mut self.queues[at], packet, bytes);
-        if let Some(managed) = &mut self.managed {
-            managed.came(self.queues[at].last(), now);
-        }
         let start = (state.due == IDLE).then(|| now.max(state.line.free_at()));
         if let Some(start) = start {
             state.due = start;
@@ -469,7 +483,7 @@ impl<P: Packet> Switch<P> {
         observer: &mut impl Observer<P>,
     ) -> Passed<P> {
         let state = &self.ports[admitted.port.index()];
-        if state.due != IDLE || state.line.free_at() > now || self.managed.is_some() {
+        if state.due != IDLE || state.line.free_at() > now {
             return Passed::Queued(self.enqueue(now, admitted, observer));
         }
         self.mark_on_entry(now, &mut admitted, observer);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Switches whose queues are managed.
 
-use super::{Admitted, Switch};
+use super::{Admitted, Outcome, Passed, Queued, Switch};
 use crate::aqm::{Aqm, AqmError, Manager, Passing, Verdict};
 use crate::line::Departure;
 use crate::observer::{DropReason, Observer};
@@ -26,7 +26,7 @@ pub(super) struct Managed<P> {
 
 impl<P> Managed<P> {
     /// A packet joined a queue, in that slot.
-    pub fn came(&mut self, slot: usize, now: Time) {
+    fn came(&mut self, slot: usize, now: Time) {
         if slot >= self.came.len() {
             self.came.resize(slot + 1, now);
         }
@@ -38,8 +38,8 @@ impl<P: Packet> Switch<P> {
     /// Lets the queues of a port be managed, one by one for each class, from now on. Nothing may wait
     /// there yet.
     ///
-    /// [`Switch::transmit`] can then drop: take those packets back by [`Switch::take_dropped`]
-    /// after it. Where it returns `None`, nothing waits at the port any more.
+    /// From then on [`Switch::transmit`] can drop packets, also where it returns `None`: take them back
+    /// by [`Switch::take_dropped`] after each call.
     ///
     /// # Errors
     /// The port is not there, or the configuration is impossible: nothing was changed.
@@ -69,9 +69,42 @@ impl<P: Packet> Switch<P> {
         self.managed.as_mut()?.dropped.pop()
     }
 
-    /// What the manager of its queue makes of a packet that fits.
+    /// [`Switch::pass`]. A managed queue sees every packet, also one that finds the line free.
     #[cold]
-    pub(super) fn manage(
+    #[inline(never)]
+    pub(super) fn pass_managed(
+        &mut self,
+        now: Time,
+        by: PortId,
+        packet: P,
+        observer: &mut impl Observer<P>,
+    ) -> Passed<P> {
+        match self.arrive(now, by, packet, observer) {
+            Outcome::Queued(queued) => Passed::Queued(queued),
+            Outcome::Dropped { packet, reason } => Passed::Dropped { packet, reason },
+        }
+    }
+
+    /// [`Switch::join`], where managers are asked.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn join_managed(
+        &mut self,
+        now: Time,
+        admitted: Admitted<P>,
+        observer: &mut impl Observer<P>,
+    ) -> Result<Queued, (P, DropReason)> {
+        let admitted = self.manage(now, admitted, observer)?;
+        let at = self.at(admitted.port, admitted.class);
+        let queued = self.enqueue(now, admitted, observer);
+        if let Some(managed) = &mut self.managed {
+            managed.came(self.queues[at].last(), now);
+        }
+        Ok(queued)
+    }
+
+    /// What the manager of its queue makes of a packet that fits.
+    fn manage(
         &mut self,
         now: Time,
         mut admitted: Admitted<P>,
@@ -116,6 +149,7 @@ impl<P: Packet> Switch<P> {
 
     /// [`Switch::transmit`] at `start`, where it is due and managers are asked.
     #[cold]
+    #[inline(never)]
     pub(super) fn transmit_managed(
         &mut self,
         start: Time,

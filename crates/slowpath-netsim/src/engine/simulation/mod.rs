@@ -31,7 +31,7 @@ const PROGRESS_EVERY: u64 = 1 << 18;
 /// Bytes that come from memory at once.
 #[cfg(target_arch = "x86_64")]
 const CACHE_LINE: usize = 64;
-/// With that many links, what their packets need lies in a second-level cache.
+/// Up to this many links, what their packets need lies in a second-level cache.
 const LINKS_IN_CACHE: usize = 1024;
 /// In picoseconds.
 const NANOSECOND: u64 = 1_000;
@@ -240,7 +240,8 @@ impl Simulation {
     ) -> Result<Results, SimulationError> {
         let flows = flows.into_iter();
         let on_change = matches!(self.settings.queues, QueueSeries::OnChange { .. });
-        if on_change || self.settings.packets || self.features.lines.is_some() {
+        let features = self.features.lines.is_some() || self.features.managed;
+        if on_change || self.settings.packets || features {
             self.drive::<true>(flows, &mut progress)?;
         } else {
             self.drive::<false>(flows, &mut progress)?;

@@ -7,7 +7,7 @@ use crate::engine::flying::Flying;
 use crate::engine::packet::{Body, Hop};
 use crate::engine::recorder::{End, Recorder};
 use crate::results::SentPacket;
-use slowpath_switch::{DropReason, Packet, Passed, PortId, Time};
+use slowpath_switch::{DropReason, Outcome, Packet, Passed, PortId, Queued, Time};
 
 impl Simulation {
     /// The first packet of a link arrives at its end.
@@ -98,7 +98,7 @@ impl Simulation {
                 break;
             }
         }
-        if self.features.managed {
+        if WATCH && self.features.managed {
             self.after_managed(node, port, link);
         }
     }
@@ -152,6 +152,9 @@ impl Simulation {
                 }
             }
         }
+        if WATCH && self.features.managed {
+            return self.arrive_managed::<WATCH>(node, by, hop);
+        }
         let state = &mut self.nodes[node as usize];
         let mut recorder = Recorder::<WATCH> {
             records: &mut self.records,
@@ -169,19 +172,42 @@ impl Simulation {
                 }
                 self.fly(link, departure.arrival, departure.packet);
             }
-            Passed::Queued(queued) => {
-                if queued.detoured {
-                    self.bodies.detour(hop.body());
-                }
-                if let Some(start) = queued.start {
-                    let link = state.first_link + u32::from(queued.port.0);
-                    self.links[link as usize].due = start;
-                    if start <= self.now {
-                        self.start_due::<WATCH>(node, queued.port);
-                    }
-                }
-            }
+            Passed::Queued(queued) => self.note_queued::<WATCH>(node, hop, queued),
             Passed::Dropped { packet, reason } => {
+                let decrements = state.decrements;
+                self.drop_packet(packet, reason, decrements);
+            }
+        }
+    }
+
+    /// A packet waits in a queue, if only until now.
+    #[inline]
+    fn note_queued<const WATCH: bool>(&mut self, node: u32, hop: Hop, queued: Queued) {
+        if queued.detoured {
+            self.bodies.detour(hop.body());
+        }
+        if let Some(start) = queued.start {
+            let link = self.nodes[node as usize].first_link + u32::from(queued.port.0);
+            self.links[link as usize].due = start;
+            if start <= self.now {
+                self.start_due::<WATCH>(node, queued.port);
+            }
+        }
+    }
+
+    /// A packet came to a switch of a network where queues are managed.
+    #[cold]
+    #[inline(never)]
+    fn arrive_managed<const WATCH: bool>(&mut self, node: u32, by: PortId, hop: Hop) {
+        let state = &mut self.nodes[node as usize];
+        let mut recorder = Recorder::<WATCH> {
+            records: &mut self.records,
+            switch: node,
+            first_link: state.first_link,
+        };
+        match state.switch.arrive(self.now, by, hop, &mut recorder) {
+            Outcome::Queued(queued) => self.note_queued::<WATCH>(node, hop, queued),
+            Outcome::Dropped { packet, reason } => {
                 let decrements = state.decrements;
                 self.drop_packet(packet, reason, decrements);
             }
