@@ -55,7 +55,7 @@ pub enum CaptureError {
         error: io::Error,
     },
     /// No host fits.
-    #[error("no host is called '{pattern}'; hosts are called '{example}'")]
+    #[error("no host is called '{pattern}'; there is '{example}', for example")]
     NoHost {
         /// What was asked for.
         pattern: String,
@@ -64,7 +64,7 @@ pub enum CaptureError {
     },
     /// Too many files.
     #[error(
-        "{hosts} hosts fit '{pattern}', and captures are of {MOST_HOSTS} at most: name fewer, --pcap='{example}'"
+        "'{pattern}' matches {hosts} hosts, and at most {MOST_HOSTS} are captured: choose fewer, for example --pcap='{example}'"
     )]
     TooManyHosts {
         /// How many.
@@ -85,7 +85,9 @@ struct Conversation {
     recent: u32,
     /// Up to where the receiving end has acknowledged.
     acknowledged: u64,
-    /// What its ACKs echo, by number, while they are in the network.
+    /// What the ACK in hand echoes.
+    echo: u32,
+    /// The same of those in the network, by number; what is lost stays.
     echoes: HashMap<u64, u32>,
 }
 
@@ -222,6 +224,7 @@ impl Captures {
             first: [random.next_u64() as u32, random.next_u64() as u32],
             recent: 0,
             acknowledged: 0,
+            echo: 0,
             echoes: HashMap::new(),
         }
     }
@@ -276,14 +279,20 @@ impl Conversation {
             }
             Content::Ack(ack) if packet.arrived.is_none() => {
                 self.acknowledged = ack.ack;
+                self.echo = self.recent;
                 self.echoes.insert(packet.number, self.recent);
+            }
+            Content::Ack(_) => {
+                // A copy comes after its original took the note.
+                let echo = self.echoes.remove(&packet.number);
+                self.echo = echo.unwrap_or(self.recent);
             }
             _ => {}
         }
     }
 
     /// From IP on without the payload, and how long the packet is.
-    fn headers(&mut self, packet: &CapturedPacket<'_>) -> (Vec<u8>, u16) {
+    fn headers(&self, packet: &CapturedPacket<'_>) -> (Vec<u8>, u16) {
         let (tcp, payload) = match packet.content {
             Content::Segment(segment) => (self.segment(packet, &segment), segment.len),
             Content::Ack(ack) => (self.acknowledgment(packet, &ack), 0),
@@ -319,7 +328,7 @@ impl Conversation {
         tcp
     }
 
-    fn acknowledgment(&mut self, packet: &CapturedPacket<'_>, ack: &Ack) -> TcpHeader {
+    fn acknowledgment(&self, packet: &CapturedPacket<'_>, ack: &Ack) -> TcpHeader {
         let [client, server] = self.first;
         let window = match ack.syn {
             true => ack.window,
@@ -339,11 +348,7 @@ impl Conversation {
         let blocks: Vec<_> = blocks
             .map(|(start, end)| (of_stream(*start), of_stream(*end)))
             .collect();
-        let echo = match packet.arrived {
-            Some(_) => self.echoes.remove(&packet.number),
-            None => self.echoes.get(&packet.number).copied(),
-        };
-        let stamps = [stamp(ack.stamp), echo.unwrap_or(self.recent)];
+        let stamps = [stamp(ack.stamp), self.echo];
         set_options(&mut tcp, packet, stamps, &blocks);
         tcp
     }

@@ -374,7 +374,8 @@ const drawOnce = () => {
   const p = summary.packets;
   $("#packets .note").textContent = `Every packet is accounted for: ${count(p.sent)} sent = ${count(p.delivered)} delivered + ${count(p.dropped)} dropped + ` +
     `${count(p.in_network)} still in the network; ${count(p.hops)} hops, as many as their ways are long. ` +
-    (p.dropped ? `Dropped: ${count(p.dropped_buffer_full)} for want of room, ${count(p.dropped_ttl_expired)} with their time to live over, ${count(p.dropped_no_route)} without a route, ${count(p.dropped_early)} early by active queue management.` : "");
+    (p.dropped ? `Dropped: ${count(p.dropped_buffer_full)} for want of room, ${count(p.dropped_ttl_expired)} with their time to live over, ${count(p.dropped_no_route)} without a route` +
+      (p.dropped_early ? `, ${count(p.dropped_early)} early by active queue management.` : ".") : "");
 };
 const theme = (name) => document.documentElement.setAttribute("data-theme", name);
 theme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");

@@ -292,8 +292,7 @@ pub struct Sim {
     /// Write those tables as CSV, too
     #[arg(long, requires = "out")]
     pub csv: bool,
-    /// Write the packets of hosts into that directory, too, each host's as HOST.pcap; of hosts that
-    /// are called like this (h*), or of all
+    /// Also write the packets of each host into that directory, as HOST.pcap; --pcap='left-*' for some hosts only
     #[arg(
         long,
         value_name = "HOSTS",

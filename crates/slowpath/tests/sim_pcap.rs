@@ -209,7 +209,7 @@ fn hosts_are_chosen_by_name() {
         (
             &["--out", out, "--pcap=middle"][..],
             1,
-            "'middle'; hosts are called 'left-0'",
+            "'middle'; there is 'left-0'",
         ),
         (&["--out", out, "--pcap", "--seeds", "2"], 2, "of one run"),
         (&["--pcap"], 2, "--out"),
