@@ -361,9 +361,16 @@ impl Variable {
     }
 }
 
+/// Every name that a variable has, here or elsewhere.
+fn known() -> Vec<&'static str> {
+    let aliases = ALIASES.iter().map(|(alias, _)| *alias);
+    let names = Variable::all().map(Variable::name);
+    names.chain(aliases).collect()
+}
+
 /// A name that is none of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{name}' cannot be probed{}", did_you_mean(name, &[&FIELDS[..], &MORE].concat()))]
+#[error("'{name}' cannot be probed{}", did_you_mean(name, &known()))]
 pub struct UnknownField {
     name: String,
 }

@@ -17,7 +17,7 @@ const MEAN_PACKET: u64 = 1_500;
 /// Of the probability, from which on nothing is marked any more (section 5.1).
 const MARK_UP_TO: i128 = ONE / 10;
 /// By which the change of the probability is divided while it is below a bound (section 4.2).
-const SCALES: [(i128, i128); 6] = [
+const SCALES: [(i128, u128); 6] = [
     (ONE / 1_000_000, 2048),
     (ONE / 100_000, 512),
     (ONE / 10_000, 128),
@@ -65,7 +65,16 @@ pub(crate) struct State {
 
 /// How long what a queue holds takes, in picoseconds.
 fn waiting(queue: Depth, rate: Rate) -> i128 {
-    i128::from(queue.bytes) * 8 * SECOND / i128::from(rate.bits_per_second().max(1))
+    let bits = i128::from(queue.bytes) * 8;
+    quotient(bits * SECOND, u128::from(rate.bits_per_second().max(1)))
+}
+
+/// `value / by` towards zero. A division of signed 128-bit numbers needs a function that a library
+/// without unwinding cannot link.
+fn quotient(value: i128, by: u128) -> i128 {
+    // Below 2^127, as the value is.
+    let magnitude = (value.unsigned_abs() / by) as i128;
+    if value < 0 { -magnitude } else { magnitude }
 }
 
 impl State {
@@ -134,16 +143,17 @@ impl State {
     fn update(&mut self, waiting: i128) {
         let target = self.target();
         let (distance, change) = (waiting - target, waiting - self.before);
-        let mut step = (distance * ONE / 8 + change * ONE * 5 / 4) / SECOND;
+        let eighths = distance * ONE + change * ONE * 10;
         let scale = SCALES.iter().find(|(below, _)| self.probability < *below);
-        step /= scale.map_or(1, |(_, by)| *by);
+        let scale = scale.map_or(1, |(_, by)| *by);
+        let mut step = quotient(eighths, 8 * SECOND.unsigned_abs() * scale);
         if self.probability >= ONE / 10 {
             // Section 5.5.
             step = step.min(ONE / 50);
         }
         self.probability += step;
         if waiting == 0 && self.before == 0 {
-            self.probability = self.probability * 49 / 50;
+            self.probability = quotient(self.probability * 49, 50);
         }
         self.probability = self.probability.clamp(0, ONE);
         let calm = waiting < target / 2 && self.before < target / 2;
