@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Long flows through one bottleneck in ns-3, with the arguments and the answer of
 // crates/slowpath-netsim/examples/dumbbell.rs:
-// dumbbell newreno|cubic|dctcp[/red|/codel|/pie] FLOWS MBIT ACCESS_MBIT DELAY_US BUFFER K SECONDS WARMUP_SECONDS
+// dumbbell newreno|cubic|dctcp|bbr[/red|/codel|/pie] FLOWS MBIT ACCESS_MBIT DELAY_US BUFFER K SECONDS WARMUP_SECONDS
 #include "ns3/applications-module.h"
 #include "ns3/core-module.h"
 #include "ns3/internet-module.h"
@@ -51,6 +51,7 @@ main(int argc, char** argv)
 
     const std::string type = kind == "newreno" ? "ns3::TcpNewReno"
                              : kind == "cubic" ? "ns3::TcpCubic"
+                             : kind == "bbr"   ? "ns3::TcpBbr"
                                                : "ns3::TcpDctcp";
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", StringValue(type));
     Config::SetDefault("ns3::TcpCubic::HyStart", BooleanValue(false));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Long flows through one bottleneck, as `tools/ns3/dumbbell.cc` runs them in ns-3.
 //!
-//! `dumbbell newreno|cubic|dctcp[/red|/codel|/pie] FLOWS MBIT ACCESS_MBIT DELAY_US BUFFER K SECONDS WARMUP_SECONDS`:
+//! `dumbbell newreno|cubic|dctcp|bbr[/red|/codel|/pie] FLOWS MBIT ACCESS_MBIT DELAY_US BUFFER K SECONDS WARMUP_SECONDS`:
 //! FLOWS senders and receivers, each on a link of its own; every link, and the bottleneck,
 //! delays by DELAY_US. The last line is JSON: throughput from the start, and the queue of
 //! the bottleneck, sampled every 100 us after the warm-up.
@@ -31,6 +31,7 @@ fn tcp(kind: &str) -> Result<TcpConfig, Box<dyn Error>> {
     match kind {
         "newreno" => {}
         "cubic" => tcp.algorithm = Algorithm::Cubic { hystart: false },
+        "bbr" => tcp.algorithm = Algorithm::Bbr,
         "dctcp" => {
             tcp.algorithm = Algorithm::Dctcp;
             tcp.ecn = Ecn::Dctcp;

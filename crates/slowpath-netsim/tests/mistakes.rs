@@ -289,9 +289,9 @@ start = "1 s"
             ),
             (
                 "{ algorithm = \"newreno\" }",
-                "{ algorithm = \"bbr\" }",
+                "{ algorithm = \"bbr2\" }",
                 "workload[1].tcp.algorithm",
-                "lab virtual",
+                "Did you mean 'bbr'",
             ),
             (
                 "start = \"1 s\"",

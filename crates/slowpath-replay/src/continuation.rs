@@ -24,7 +24,7 @@ pub enum NotContinued {
     #[error(transparent)]
     MessageState(#[from] NoMessageState),
     /// The simulator lacks it.
-    #[error("slowpath-netsim has no congestion control '{0}': it has reno, cubic and dctcp")]
+    #[error("slowpath-netsim has no congestion control '{0}': it has reno, cubic, dctcp and bbr")]
     Congestion(String),
     /// What follows from the settings is impossible.
     #[error("the rest cannot be simulated: {0}")]
@@ -105,7 +105,7 @@ fn scenario(from: &MessageState, settings: &Settings) -> Result<String, NotConti
     let congestion = own("congestion").map_or("cubic", String::as_str);
     let algorithm = match congestion {
         "reno" => "newreno",
-        "cubic" | "dctcp" => congestion,
+        "cubic" | "dctcp" | "bbr" => congestion,
         other => return Err(NotContinued::Congestion(other.to_owned())),
     };
     // `TCP_RACK_LOSS_DETECTION`, and the values of `tcp_early_retrans` that send probes (Documentation/networking/ip-sysctl.rst).
@@ -212,11 +212,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be() {
-        let error = continued(some(10), &settings("bbr"))
+        let error = continued(some(10), &settings("vegas"))
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("'bbr'") && error.contains("cubic"),
+            error.contains("'vegas'") && error.contains("cubic"),
             "{error}"
         );
         let mut dark = some(10);

@@ -354,6 +354,17 @@ fn check_kernel(tcp: &TcpConfig, tick: Span, hz: u32) -> Result<(), Refusal> {
         let reason = format!("this kernel has {hz} ticks a second");
         return refuse("kernel-tick", &reason);
     }
+    if tcp.pacing || tcp.max_pacing_rate.is_some() {
+        let key = if tcp.pacing {
+            "pacing"
+        } else {
+            "max-pacing-rate"
+        };
+        return refuse(
+            key,
+            "of Linux's algorithms only BBR paces without a queueing discipline",
+        );
+    }
     if tcp.mss < 88 {
         return refuse("mss", "Linux's is 88 bytes at least (TCP_MIN_MSS)");
     }
@@ -373,6 +384,7 @@ fn congestion_control(tcp: &TcpConfig, name: Option<&str>) -> Result<&'static st
         (None, Algorithm::NewReno) => Ok("reno"),
         (None, Algorithm::Cubic { .. }) => Ok("cubic"),
         (None, Algorithm::Dctcp) => Ok("dctcp"),
+        (None, Algorithm::Bbr) => Ok("bbr"),
         (None, Algorithm::Fixed) => refuse("algorithm", "Linux has no window that never changes"),
     }
 }

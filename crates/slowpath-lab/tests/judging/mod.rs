@@ -34,10 +34,11 @@ const fn judged(name: &'static str, micros: u64, seeds: u64) -> Judged {
     }
 }
 
-pub const SCENARIOS: [Judged; 11] = [
+pub const SCENARIOS: [Judged; 12] = [
     judged("newreno", 10_000, 3),
     judged("cubic", 30_000, 3),
     judged("dctcp", 2_000, 3),
+    judged("bbr", 30_000, 3),
     judged("recovery", 20_000, 80),
     Judged {
         mean: true,

@@ -21,6 +21,8 @@ pub(super) struct Message {
 pub(super) struct EndTimers {
     pub send: Time,
     pub acknowledge: Time,
+    /// When pacing lets the next segment go.
+    pub pace: Time,
     /// Of Linux hosts.
     pub send_place: WheelPlace,
     pub acknowledge_place: WheelPlace,
@@ -30,6 +32,7 @@ impl EndTimers {
     const NONE: Self = EndTimers {
         send: Time::MAX,
         acknowledge: Time::MAX,
+        pace: Time::MAX,
         send_place: WheelPlace::NONE,
         acknowledge_place: WheelPlace::NONE,
     };
@@ -79,8 +82,10 @@ pub(super) struct Connection {
 
 impl Connection {
     fn new(spec: &FlowSpec, config: &TcpConfig, key: u32) -> Self {
+        let mut sender = Sender::new(config, Receiver::offered(config));
+        sender.seed(key);
         Connection {
-            sender: Sender::new(config, Receiver::offered(config)),
+            sender,
             receiver: Receiver::new(config),
             kind: spec.transport,
             source: spec.source,
@@ -106,6 +111,7 @@ impl Connection {
     /// Becomes another connection and keeps its memory.
     fn renew(&mut self, spec: &FlowSpec, config: &TcpConfig, key: u32) {
         self.sender.reset(config, Receiver::offered(config));
+        self.sender.seed(key);
         self.receiver.reset(config);
         self.kind = spec.transport;
         self.source = spec.source;

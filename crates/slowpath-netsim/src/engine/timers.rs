@@ -12,6 +12,8 @@ pub(super) enum Timer {
     Send,
     /// The receiver's: delayed ACK.
     Acknowledge,
+    /// The sender's: what pacing holds back.
+    Pace,
     /// The application's: the next write.
     Write,
 }

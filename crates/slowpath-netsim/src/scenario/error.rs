@@ -51,9 +51,6 @@ fn what(key: &str, problem: &Problem) -> String {
         Problem::UnknownKey { .. } if key.contains("links.") && LINE_KEYS.contains(&name) => {
             text += ". What links do to packets is in [[line]]";
         }
-        Problem::Choice { given, .. } if given == "bbr" => {
-            text += ", but `slowpath lab virtual --congestion bbr` can";
-        }
         _ => {}
     }
     clean(&text).into_owned()

@@ -35,6 +35,7 @@ pub(super) fn read(section: Section<'_>, base: TcpConfig) -> Result<TcpConfig, S
         ("limited-transmit", &mut tcp.limited_transmit),
         ("slow-start-after-idle", &mut tcp.slow_start_after_idle),
         ("handshake", &mut tcp.handshake),
+        ("pacing", &mut tcp.pacing),
     ] {
         if let Some(value) = section.get(key) {
             *field = value.boolean()?;
@@ -56,6 +57,9 @@ pub(super) fn read(section: Section<'_>, base: TcpConfig) -> Result<TcpConfig, S
     }
     if let Some(value) = section.get("slow-start-limit") {
         tcp.slow_start_limit = Some(value.small(1..=u32::MAX)?);
+    }
+    if let Some(value) = section.get("max-pacing-rate") {
+        tcp.max_pacing_rate = Some(value.rate()?);
     }
     timeouts(&section, &mut tcp)?;
     if let Some(value) = section.get("reading") {
@@ -94,6 +98,7 @@ fn algorithm(section: &Section<'_>, tcp: &mut TcpConfig) -> Result<(), ScenarioE
             ("newreno", Algorithm::NewReno),
             ("cubic", Algorithm::Cubic { hystart: false }),
             ("dctcp", Algorithm::Dctcp),
+            ("bbr", Algorithm::Bbr),
             ("fixed", Algorithm::Fixed),
         ])?;
         // The echo goes with the algorithm unless the file says otherwise.

@@ -127,6 +127,8 @@ tail-loss-probe = true
 proportional-rate-reduction = true
 frto = true
 limited-transmit = false
+pacing = true
+max-pacing-rate = "2 Gbit/s"
 mss = "1448 B"
 header = "52 B"
 initial-window = 4
@@ -260,6 +262,8 @@ fn every_key_of_tcp_is_read() {
         limited_transmit: false,
         mss: 1448,
         header: 52,
+        pacing: true,
+        max_pacing_rate: slowpath_switch::Rate::from_bits_per_second(2_000_000_000),
         initial_window: 4,
         initial_ssthresh: 100,
         slow_start_limit: Some(2),

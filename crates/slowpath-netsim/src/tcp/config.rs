@@ -2,7 +2,7 @@
 //! How a connection behaves.
 
 use core::fmt;
-use slowpath_switch::Span;
+use slowpath_switch::{Rate, Span};
 
 /// How the congestion window grows and shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Algorithm {
     },
     /// RFC 8257.
     Dctcp,
+    /// BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00). It paces.
+    Bbr,
 }
 
 /// How ECN is used.
@@ -115,6 +117,11 @@ pub struct TcpConfig {
     pub mss: u16,
     /// What a packet has on the wire beside its payload, bytes. A pure ACK is this long.
     pub header: u16,
+    /// Spreads what leaves over the round trip, as Linux does (`tcp_update_pacing_rate`): twice the window a
+    /// round trip in slow start, 1.2 times the window later.
+    pub pacing: bool,
+    /// Paces at no more than that (`SO_MAX_PACING_RATE`).
+    pub max_pacing_rate: Option<Rate>,
     /// Segments at the start. 10 in RFC 6928.
     pub initial_window: u32,
     /// Most segments in slow start before anything was lost.
@@ -163,6 +170,8 @@ impl TcpConfig {
             limited_transmit: true,
             mss: 1460,
             header: 40,
+            pacing: false,
+            max_pacing_rate: None,
             initial_window: 10,
             initial_ssthresh: u32::MAX,
             slow_start_limit: None,
@@ -194,6 +203,11 @@ impl TcpConfig {
             delayed_ack: DelayedAck::Fixed(Span::from_millis(200)),
             ..Self::linux()
         }
+    }
+
+    /// Whether it paces at all.
+    pub(crate) fn paces(&self) -> bool {
+        self.pacing || self.max_pacing_rate.is_some() || self.algorithm == Algorithm::Bbr
     }
 
     /// Linux with DCTCP.

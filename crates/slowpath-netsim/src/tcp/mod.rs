@@ -26,6 +26,8 @@
 //! | undo of needless reductions | F-RTO (RFC 5682) with and without SACK, DSACK (RFC 3708), as Linux has both |
 //! | retransmission timer | RFC 6298, or Linux's with its floor under the variance |
 //! | CUBIC | RFC 9438 with Linux's constants; HyStart by option |
+//! | BBR, version 1 | draft-cardwell-iccrg-bbr-congestion-control-00 with Linux's constants; rates as in draft-cheng-iccrg-delivery-rate-estimation-02 |
+//! | pacing | Linux's own (`tcp_pacing_check`), by option; always with BBR |
 //! | DCTCP | RFC 8257 with Linux's constants |
 //! | ECN | RFC 3168 |
 //! | delayed ACK | RFC 5681 section 4.2, or Linux's quick-ACK start and adaptive timer |
@@ -44,6 +46,7 @@
 
 mod config;
 mod congestion;
+mod delivery_rate;
 mod options;
 mod reassembly;
 mod receiver;
@@ -58,7 +61,7 @@ pub use config::{
     Algorithm, DelayedAck, Ecn, LossDetection, Reading, ReceiveWindow, RtoEstimator, TcpConfig,
     TcpConfigError,
 };
-pub use congestion::Congestion;
+pub use congestion::{Congestion, Mode};
 pub use receiver::{Received, Receiver};
 pub use rtt::RttEstimator;
 pub use segment::{Ack, MAX_SACK_BLOCKS, SackBlocks, Segment};

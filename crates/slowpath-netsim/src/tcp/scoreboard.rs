@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The segments that are out, and what is known of each.
 
+use super::delivery_rate::DeliveryRate;
 use slowpath_switch::{Span, Time};
 use std::collections::VecDeque;
 
@@ -87,6 +88,8 @@ pub(super) struct Scoreboard {
     rack: Rack,
     /// Whether a segment arrived after one that was sent later.
     reordered: bool,
+    /// Rates of delivery, if anyone asks for them.
+    rates: Option<Box<DeliveryRate>>,
 }
 
 /// RFC 8985 section 5.2.
@@ -120,6 +123,18 @@ impl Scoreboard {
         self.reported = Default::default();
         self.rack = Rack::default();
         self.reordered = false;
+        self.rates = None;
+    }
+
+    /// Measures rates of delivery from now on.
+    pub fn measure_rates(&mut self) {
+        self.rates = Some(Box::default());
+    }
+
+    /// Rates of delivery, if they are measured.
+    #[inline]
+    pub fn rates(&mut self) -> Option<&mut DeliveryRate> {
+        self.rates.as_deref_mut()
     }
 
     /// An acknowledgment begins to be looked at, as Linux does: what it says has arrived in
@@ -175,6 +190,9 @@ impl Scoreboard {
 
     #[inline]
     pub fn push(&mut self, now: Time, end: u64, len: u32) {
+        if let Some(rates) = &mut self.rates {
+            rates.sent(now, self.entries.is_empty());
+        }
         self.entries.push_back(Entry {
             sent: now,
             end: end as u32,
@@ -207,6 +225,12 @@ impl Scoreboard {
                 delivered.measure_acked(entry.sent);
             } else {
                 self.retire(&entry, delivered);
+            }
+            if let Some(rates) = &mut self.rates {
+                if !entry.is(SACKED) {
+                    rates.delivered(0, entry.sent, entry.end);
+                }
+                rates.acknowledged();
             }
             if !entry.is(SACKED) {
                 self.rack_delivered(now, &entry, min_rtt);
@@ -308,6 +332,9 @@ impl Scoreboard {
                 delivered.segments += 1;
                 delivered.sacked += 1;
                 let entry = *entry;
+                if let Some(rates) = &mut self.rates {
+                    rates.delivered(at, entry.sent, entry.end);
+                }
                 if !entry.is(EVER_RESENT) {
                     delivered.measure_sacked(entry.sent);
                 }
@@ -346,6 +373,9 @@ impl Scoreboard {
         if !entry.is(LOST) {
             entry.state |= LOST;
             self.lost += 1;
+        }
+        if let Some(rates) = &mut self.rates {
+            rates.lost();
         }
         self.resend_from = self.resend_from.min(at);
     }
@@ -466,7 +496,11 @@ impl Scoreboard {
                 entry.state |= RESENT | EVER_RESENT;
                 entry.sent = now;
                 self.resent += 1;
-                return Some((entry.end, u32::from(entry.len)));
+                let sent = (entry.end, u32::from(entry.len));
+                if let Some(rates) = &mut self.rates {
+                    rates.sent_again(self.resend_from);
+                }
+                return Some(sent);
             }
             self.resend_from += 1;
         }
@@ -484,6 +518,10 @@ impl Scoreboard {
         let entry = self.entries.back_mut()?;
         entry.state |= EVER_RESENT;
         entry.sent = now;
-        Some((entry.end, u32::from(entry.len)))
+        let sent = (entry.end, u32::from(entry.len));
+        if let Some(rates) = &mut self.rates {
+            rates.sent_again(self.entries.len() - 1);
+        }
+        Some(sent)
     }
 }

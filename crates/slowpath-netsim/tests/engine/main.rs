@@ -2,6 +2,7 @@
 //! Whole networks against closed forms, published measurements and their own accounts.
 
 mod accounting;
+mod bbr;
 mod cubic;
 mod dctcp;
 mod dumbbell;

@@ -7,6 +7,7 @@ mod congestion;
 mod ecn;
 mod kernel;
 mod newreno;
+mod pacing;
 mod rack;
 mod sack;
 mod script;

@@ -135,6 +135,19 @@ impl Simulation {
         }
     }
 
+    /// Sees that what pacing holds back is sent when it may be.
+    pub(super) fn arm_pace(&mut self, at: u32) {
+        let connection = &mut self.connections.places[at as usize];
+        let Some(until) = connection.sender.paced_until() else {
+            return;
+        };
+        if until != connection.timers.pace {
+            connection.timers.pace = until;
+            self.timers
+                .push(until, at, Timer::Pace, connection.generation);
+        }
+    }
+
     /// Notes where Linux's timer wheel has a sender's timer.
     fn place_send(&mut self, at: u32, deadline: Time) {
         let connection = &mut self.connections.places[at as usize];
@@ -224,7 +237,7 @@ impl Simulation {
         match entry.2 {
             Timer::Send => timers.send_place.take(entry.0),
             Timer::Acknowledge => timers.acknowledge_place.take(entry.0),
-            Timer::Write => (false, 0),
+            Timer::Pace | Timer::Write => (false, 0),
         }
     }
 
@@ -260,6 +273,11 @@ impl Simulation {
                     }
                     None => self.arm_ack(number),
                 }
+            }
+            Timer::Pace if connection.timers.pace == at => {
+                connection.timers.pace = Time::MAX;
+                connection.sender.on_paced();
+                self.after_sender(source, number);
             }
             Timer::Write => {
                 self.write(number);

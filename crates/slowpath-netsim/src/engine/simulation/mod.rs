@@ -78,6 +78,8 @@ struct Features {
     kernels: bool,
     /// Whether switches manage queues.
     managed: bool,
+    /// Whether a kind of TCP paces.
+    paced: bool,
     /// Where links do more than to carry, or anything changes during the run.
     lines: Option<Box<Lines>>,
 }
@@ -148,6 +150,7 @@ impl Simulation {
             features: Features {
                 kernels: settings.tcp.iter().any(|tcp| tcp.kernel_tick.is_some()),
                 managed: !network.managed.is_empty(),
+                paced: settings.tcp.iter().any(TcpConfig::paces),
                 lines: None,
             },
             settings,

@@ -350,6 +350,9 @@ impl Simulation {
         let config = config_of(&self.settings.tcp, connection);
         let segment = connection.sender.poll_transmit(config, self.now);
         self.arm_send(at);
+        if self.features.paced {
+            self.arm_pace(at);
+        }
         let segment = segment?;
         let connection = &mut self.connections.places[at as usize];
         let config = config_of(&self.settings.tcp, connection);

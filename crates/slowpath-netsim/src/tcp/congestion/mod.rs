@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The congestion window: how it grows on ACKs and what a loss or a mark leaves of it.
 
+mod bbr;
 mod cubic;
 mod dctcp;
 mod hystart;
 mod linux_cubic;
 
 use super::config::{Algorithm, MAX_WINDOW, TcpConfig};
+use bbr::Bbr;
+pub use bbr::Mode;
+pub(in crate::tcp) use bbr::{Repair, Report};
 use cubic::Cubic;
 use dctcp::Dctcp;
 use linux_cubic::LinuxCubic;
@@ -14,6 +18,8 @@ use slowpath_switch::{Span, Time};
 
 /// RFC 5681 section 3.1: never below 2 segments.
 const MIN_SSTHRESH: u32 = 2;
+/// Picoseconds.
+const MICROSECOND: u64 = 1_000_000;
 
 /// What an ACK gives the growth law.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +62,7 @@ enum Law {
     Cubic(Cubic),
     LinuxCubic(Box<LinuxCubic>),
     Dctcp(Dctcp),
+    Bbr(Box<Bbr>),
 }
 
 impl Congestion {
@@ -73,6 +80,10 @@ impl Congestion {
                     None => Law::Cubic(Cubic::new(hystart)),
                 },
                 Algorithm::Dctcp => Law::Dctcp(Dctcp::new()),
+                Algorithm::Bbr => {
+                    let tick = config.kernel_tick.map_or(1, |tick| tick.0 / MICROSECOND);
+                    Law::Bbr(Box::new(Bbr::new(tick)))
+                }
             },
         }
     }
@@ -89,6 +100,30 @@ impl Congestion {
             Law::Dctcp(dctcp) => Some(dctcp.alpha()),
             _ => None,
         }
+    }
+
+    /// What BBR probes for; `None` for the others.
+    pub fn mode(&self) -> Option<Mode> {
+        match &self.law {
+            Law::Bbr(bbr) => Some(bbr.mode()),
+            _ => None,
+        }
+    }
+
+    /// The model of the path, of an algorithm that has one: that decides about the window at each ACK,
+    /// and losses and marks do not.
+    #[inline]
+    pub(super) fn model(&mut self) -> Option<&mut Bbr> {
+        match &mut self.law {
+            Law::Bbr(bbr) => Some(bbr),
+            _ => None,
+        }
+    }
+
+    /// Whether a model of the path decides about the window.
+    #[inline]
+    pub(super) fn is_modelled(&self) -> bool {
+        matches!(self.law, Law::Bbr(_))
     }
 
     /// Segments were delivered, with or without ECN-Echo: before anything else about an
@@ -124,7 +159,7 @@ impl Congestion {
         {
             self.ssthresh = self.window;
         }
-        if matches!(self.law, Law::Fixed) {
+        if matches!(self.law, Law::Fixed | Law::Bbr(_)) {
             return;
         }
         if self.window < self.ssthresh {
@@ -179,6 +214,7 @@ impl Congestion {
         let window = self.window;
         self.ssthresh = match &mut self.law {
             Law::Fixed => return,
+            Law::Bbr(bbr) => return bbr.save_window(window),
             Law::Cubic(cubic) => cubic.reduced(window),
             Law::LinuxCubic(cubic) => cubic.reduced(window),
             // RFC 8257 section 3.4: to a loss DCTCP reacts like any other.
@@ -216,7 +252,10 @@ impl Congestion {
             Law::LinuxCubic(cubic) => cubic.shift(now, idle),
             _ => {}
         }
-        if !config.slow_start_after_idle || idle <= timeout || matches!(self.law, Law::Fixed) {
+        if !config.slow_start_after_idle
+            || idle <= timeout
+            || matches!(self.law, Law::Fixed | Law::Bbr(_))
+        {
             return;
         }
         // tcp_cwnd_restart, RFC 2861: half for each timeout that passed; the threshold

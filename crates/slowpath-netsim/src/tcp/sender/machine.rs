@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state machine that both senders have in common.
 
+use super::model::Before;
+use super::pacing::Pacing;
 use super::policy::Policy;
 use super::reduction::Reduction;
 use super::reordering::Reordering;
 use super::undo::{SpuriousTimeout, Undo};
 use super::{Counts, NEVER, Phase};
-use crate::tcp::config::{LossDetection, TcpConfig};
+use crate::tcp::config::{Algorithm, LossDetection, TcpConfig};
 use crate::tcp::congestion::{Congestion, Growth};
 use crate::tcp::rtt::{RttEstimator, Sample};
 use crate::tcp::scoreboard::{Delivered, Scoreboard};
@@ -98,6 +100,7 @@ pub(super) struct Machine<P> {
     pub spurious: SpuriousTimeout,
     usage: Usage,
     pub last_sent: Time,
+    pub pacing: Pacing,
     /// [`Ack::stamp`] of the last ACK.
     echo: Time,
     pub counts: Counts,
@@ -107,6 +110,14 @@ pub(super) struct Machine<P> {
 impl<P: Policy> Machine<P> {
     /// One with nothing to send.
     pub fn new(config: &TcpConfig, offered: u32, policy: P) -> Self {
+        let mut board = Scoreboard::default();
+        if config.algorithm == Algorithm::Bbr {
+            board.measure_rates();
+        }
+        Self::with(config, offered, policy, board)
+    }
+
+    fn with(config: &TcpConfig, offered: u32, policy: P, board: Scoreboard) -> Self {
         Machine {
             stream: Stream {
                 una: 0,
@@ -122,7 +133,7 @@ impl<P: Policy> Machine<P> {
             },
             congestion: Congestion::new(config),
             rtt: RttEstimator::default(),
-            board: Scoreboard::default(),
+            board,
             recovery_point: 0,
             dup_acks: 0,
             forced: false,
@@ -139,6 +150,7 @@ impl<P: Policy> Machine<P> {
             spurious: SpuriousTimeout::default(),
             usage: Usage::default(),
             last_sent: Time::ZERO,
+            pacing: Pacing::new(config),
             echo: Time::ZERO,
             counts: Counts::default(),
             policy,
@@ -149,8 +161,10 @@ impl<P: Policy> Machine<P> {
     pub fn reset(&mut self, config: &TcpConfig, offered: u32, policy: P) {
         let mut board = core::mem::take(&mut self.board);
         board.clear();
-        *self = Self::new(config, offered, policy);
-        self.board = board;
+        if config.algorithm == Algorithm::Bbr {
+            board.measure_rates();
+        }
+        *self = Self::with(config, offered, policy, board);
     }
 
     pub fn write(&mut self, config: &TcpConfig, now: Time, bytes: u64) {
@@ -158,6 +172,9 @@ impl<P: Policy> Machine<P> {
             let idle = now.since(self.last_sent);
             let timeout = self.backed_off(config, 0);
             self.congestion.on_restart(config, now, idle, timeout);
+        }
+        if config.algorithm == Algorithm::Bbr {
+            self.check_limited(config);
         }
         self.stream.written = self.stream.written.saturating_add(bytes);
         P::written(self);
@@ -195,6 +212,9 @@ impl<P: Policy> Machine<P> {
     pub fn wants_to_send(&self, config: &TcpConfig) -> bool {
         if self.setup != Setup::Done {
             return matches!(self.setup, Setup::Due | Setup::Confirm);
+        }
+        if self.pacing.is_held() {
+            return false;
         }
         self.probe.due
             || self.forced && self.may_retransmit()
@@ -289,6 +309,9 @@ impl<P: Policy> Machine<P> {
     pub fn send_new(&mut self, config: &TcpConfig, now: Time, len: u32) -> Segment {
         let seq = self.stream.next;
         let out_before = self.board.out();
+        if out_before == 0 && config.algorithm == Algorithm::Bbr {
+            self.model_start(config, now);
+        }
         self.stream.next += u64::from(len);
         self.board.push(now, self.stream.next, len);
         self.last_sent = now;
@@ -366,6 +389,10 @@ impl<P: Policy> Machine<P> {
         let window_moved = edge > self.stream.right_edge;
         self.stream.right_edge = self.stream.right_edge.max(edge);
         let mut delivered = Delivered::default();
+        let before = Before {
+            in_flight: self.pipe(),
+            una: self.stream.una,
+        };
         let advanced = ack.ack > self.stream.una;
         let duplicate = self.take_report(config, now, ack, &mut delivered);
         if advanced {
@@ -400,7 +427,9 @@ impl<P: Policy> Machine<P> {
         // RFC 3168 section 6.1.2: an echo raises nothing.
         let may_grow = matches!(self.phase, Phase::Open | Phase::Disorder | Phase::Loss)
             || self.phase == Phase::Reduced && !config.proportional_rate_reduction;
-        if advanced && !ack.ece && may_grow {
+        if config.algorithm == Algorithm::Bbr {
+            self.model_ack(config, now, before, lost, &delivered);
+        } else if advanced && !ack.ece && may_grow {
             let growth = Growth {
                 now,
                 acked: delivered.segments,

@@ -6,6 +6,8 @@
 
 mod linux;
 mod machine;
+mod model;
+mod pacing;
 mod policy;
 mod recovery;
 mod reduction;
@@ -142,6 +144,25 @@ impl Sender {
     #[inline]
     pub fn on_ack(&mut self, config: &TcpConfig, now: Time, ack: &Ack) {
         either!(&mut self.0, machine => machine.on_ack(config, now, ack));
+    }
+
+    /// When pacing lets what it holds back go; `None` if it holds nothing back.
+    pub fn paced_until(&self) -> Option<Time> {
+        either!(&self.0, machine => machine.pacing.held_until())
+    }
+
+    /// The time of [`Sender::paced_until`] has come.
+    pub fn on_paced(&mut self) {
+        either!(&mut self.0, machine => machine.pacing.release());
+    }
+
+    /// What the random numbers of its congestion control follow from.
+    pub fn seed(&mut self, seed: u32) {
+        either!(&mut self.0, machine => {
+            if let Some(model) = machine.congestion.model() {
+                model.seed(seed);
+            }
+        });
     }
 
     /// Whether it hands segments to its host's device as soon as they may leave, as Linux does;

@@ -41,6 +41,9 @@ pub(super) trait Policy: Sized {
     /// The application has written.
     fn written(sender: &mut Machine<Self>);
 
+    /// Whether something of it waits between TCP and the link.
+    fn has_waiting(&self) -> bool;
+
     /// The next segment, if one may leave now, after the handshake and no probe being due.
     fn poll(sender: &mut Machine<Self>, config: &TcpConfig, now: Time) -> Option<Segment>;
 

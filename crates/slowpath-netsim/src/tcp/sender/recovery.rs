@@ -139,6 +139,9 @@ impl<P: Policy> Machine<P> {
     /// The window at the end of a reduction is the threshold. RFC 6582 section 3.2 step 3
     /// allows it; with little out the next burst is limited by what was acknowledged.
     fn end_reduction(&mut self, config: &TcpConfig) {
+        if self.congestion.is_modelled() {
+            return;
+        }
         if config.proportional_rate_reduction || self.phase == Phase::Recovery {
             self.congestion.window = self.congestion.ssthresh;
         }
@@ -170,7 +173,9 @@ impl<P: Policy> Machine<P> {
         }
         P::recovery_began(self);
         if !config.proportional_rate_reduction {
-            self.congestion.window = self.congestion.ssthresh;
+            if !self.congestion.is_modelled() {
+                self.congestion.window = self.congestion.ssthresh;
+            }
             self.forced = true;
         }
     }
@@ -191,6 +196,9 @@ impl<P: Policy> Machine<P> {
 
     /// The window in proportion to what was delivered (RFC 6937).
     pub fn reduce_in_proportion(&mut self, delivered: u32, lost: u32, advanced: bool) {
+        if self.congestion.is_modelled() {
+            return;
+        }
         let (pipe, ssthresh) = (self.pipe(), self.congestion.ssthresh);
         self.congestion.window = self
             .reduction

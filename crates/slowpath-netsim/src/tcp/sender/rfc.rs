@@ -45,19 +45,29 @@ impl Policy for Rfc {
 
     fn written(_: &mut Machine<Self>) {}
 
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn poll(sender: &mut Machine<Self>, config: &TcpConfig, now: Time) -> Option<Segment> {
+        if sender.pacing.holds(now) {
+            return None;
+        }
         let window_open = sender.window_open(config);
         if (window_open || sender.forced)
             && let Some(segment) = sender.retransmit(config, now)
         {
+            sender.pace(config, now, u64::from(segment.len));
             return Some(segment);
         }
         if !window_open {
             return None;
         }
         let len = sender.new_segment(config)?;
-        Some(sender.send_new(config, now, len))
+        let segment = sender.send_new(config, now, len);
+        sender.pace(config, now, u64::from(len));
+        Some(segment)
     }
 
     fn poll_probe(sender: &mut Machine<Self>, config: &TcpConfig, now: Time) -> Option<Segment> {

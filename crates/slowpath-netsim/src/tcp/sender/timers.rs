@@ -54,6 +54,7 @@ impl<P: Policy> Machine<P> {
         self.phase = Phase::Loss;
         self.recovery_point = self.stream.next;
         self.congestion.window = self.pipe() + 1;
+        self.model_timeout(config);
         self.timers.backoff += 1;
         P::restart_timeout(self, config, now);
         self.timers.probe_at = NEVER;

@@ -96,8 +96,11 @@ impl<P: Policy> Machine<P> {
         if let Some(undo) = self.undo.take()
             && undo.ssthresh > 0
         {
+            self.model_undo();
             let congestion = &mut self.congestion;
-            congestion.window = congestion.window.max(undo.window);
+            if !congestion.is_modelled() {
+                congestion.window = congestion.window.max(undo.window);
+            }
             congestion.ssthresh = congestion.ssthresh.max(undo.ssthresh);
             self.reduction.cwr_due = false;
         }

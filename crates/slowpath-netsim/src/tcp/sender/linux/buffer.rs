@@ -6,7 +6,7 @@
 //! as long as a card takes (`tcp_sendmsg_locked`), pieces leave from the front, whole or split
 //! (`tcp_write_xmit`), and count until all of them is acknowledged.
 
-use crate::tcp::config::TcpConfig;
+use crate::tcp::config::{Algorithm, TcpConfig};
 use std::collections::VecDeque;
 
 /// `sk_gso_max_size`: 65,536 less `MAX_TCP_HEADER` and one.
@@ -93,10 +93,15 @@ impl Buffer {
         (u64::from(config.mss) + HEAD).next_power_of_two() + BUFFER
     }
 
-    /// `tcp_sndbuf_expand`: two windows fit.
+    /// `tcp_sndbuf_expand`: two windows fit, of BBR three (`bbr_sndbuf_expand`).
     fn expand(&mut self, config: &TcpConfig, window: u32) {
         let segments = u64::from(window).max(LEAST_WINDOW);
-        let size = (2 * segments * Self::segment_size(config)).min(MOST_SIZE);
+        let windows = if config.algorithm == Algorithm::Bbr {
+            3
+        } else {
+            2
+        };
+        let size = (windows * segments * Self::segment_size(config)).min(MOST_SIZE);
         self.size = self.size.max(size);
     }
 

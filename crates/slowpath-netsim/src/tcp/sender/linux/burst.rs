@@ -20,7 +20,6 @@ const RTT_SHIFT: u32 = 9;
 const PACING_SHIFT: u32 = 10;
 /// `sysctl_tcp_limit_output_bytes`.
 const OUTPUT_LIMIT: u64 = 4 << 20;
-const PER_SECOND: u128 = 1_000_000_000_000;
 const MILLISECOND: Span = Span::from_millis(1);
 
 /// Segments that are sent again in one piece (`tcp_retransmit_skb`).
@@ -36,8 +35,9 @@ struct Retransmission {
 #[derive(Clone, Debug, Default)]
 pub(in crate::tcp::sender) struct Offload {
     pub(super) buffer: Buffer,
-    /// Bytes of the present burst that are still to come, and whether its last segment is
-    /// pushed.
+    /// Bytes of the present burst, those of them that are still to come, and whether its last
+    /// segment is pushed.
+    length: u64,
     left: u64,
     pushes: bool,
     /// What a write wants to leave now; `None` outside of a write.
@@ -67,6 +67,11 @@ impl Offload {
         self.throttled
     }
 
+    /// Whether something waits at the host's link.
+    pub fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
     /// Bytes of a piece by the pacing rate; `None` before the first round trip.
     fn piece_rate(&self) -> Option<u64> {
         self.rate.map(|rate| rate >> PACING_SHIFT)
@@ -74,9 +79,9 @@ impl Offload {
 
     /// Whether `length` bytes may join what waits at the host's link; `factor` times more may than
     /// of one new piece (`tcp_small_queue_check`).
-    fn allows(&self, factor: u64, length: u64) -> bool {
+    fn allows(&self, factor: u64, length: u64, most: u64) -> bool {
         let rate = self.piece_rate().unwrap_or(u64::MAX);
-        let limit = rate.max(2 * (length + OVERHEAD)).min(OUTPUT_LIMIT) * factor;
+        let limit = rate.max(2 * (length + OVERHEAD)).min(most) * factor;
         // A socket's own count begins at 1.
         self.waiting < limit || self.buffer.has_one_out()
     }
@@ -92,6 +97,7 @@ impl Machine<Linux> {
             let retransmits = self.window_open(config) || self.forced;
             if retransmits
                 && self.may_retransmit()
+                && (self.policy.offload.retransmission.allowed > 0 || !self.pacing.holds(now))
                 && self.try_queue(2, u64::from(config.mss))
                 && let Some(segment) = self.retransmit(config, now)
             {
@@ -148,14 +154,18 @@ impl Machine<Linux> {
         let len = offload.left.min(u64::from(config.mss));
         offload.left -= len;
         let push = offload.left == 0 && offload.pushes;
+        let (left, length) = (offload.left, offload.length);
         let mut segment = self.send_new(config, now, len as u32);
         segment.push = push;
+        if left == 0 {
+            self.pace(config, now, length);
+        }
         Some(segment)
     }
 
     /// Whether a segment that is sent again, and ends there, is pushed: it is the end of what is sent
     /// again in one piece, and that has several segments, or was the end of a write.
-    pub fn pushes_again(&mut self, config: &TcpConfig, end: u64) -> bool {
+    pub fn pushes_again(&mut self, config: &TcpConfig, now: Time, end: u64) -> bool {
         let (piece_end, written) = self
             .policy
             .offload
@@ -177,6 +187,9 @@ impl Machine<Linux> {
         } else {
             Retransmission::default()
         };
+        if !goes_on {
+            self.pace(config, now, u64::from(again.sent) * u64::from(config.mss));
+        }
         !goes_on && (again.sent > 1 || end == piece_end && written)
     }
 
@@ -192,6 +205,9 @@ impl Machine<Linux> {
     /// One round of `tcp_write_xmit`: whether the first piece leaves, or what may of it. With
     /// `one` it does not wait for more; `probe` takes one segment though the window is full.
     fn begin_burst(&mut self, config: &TcpConfig, now: Time, one: bool, probe: bool) -> bool {
+        if self.pacing.holds(now) {
+            return false;
+        }
         let mss = u64::from(config.mss);
         let most = u64::from(self.most_segments(config));
         let window = self.congestion.window;
@@ -247,6 +263,7 @@ impl Machine<Linux> {
         let offload = &mut self.policy.offload;
         offload.moved = true;
         offload.left = length;
+        offload.length = length;
         // __tcp_transmit_skb: PSH on what has more than one segment.
         offload.pushes = offload.buffer.leave(end) || length > mss;
         offload.buffer.check_space(config, window, in_flight);
@@ -263,31 +280,26 @@ impl Machine<Linux> {
 
     /// Lets a piece of that length join what waits at the host's link, or notes that it may not.
     fn try_queue(&mut self, factor: u64, length: u64) -> bool {
+        let most = if self.pacing.is_on() {
+            u64::MAX / 2
+        } else {
+            OUTPUT_LIMIT
+        };
         let offload = &mut self.policy.offload;
-        let allowed = offload.allows(factor, length);
+        let allowed = offload.allows(factor, length, most);
         offload.throttled |= !allowed;
         allowed
     }
 
-    /// Bytes a second (`tcp_update_pacing_rate`); `None` before the first round trip.
-    fn pacing_rate(&self, config: &TcpConfig) -> Option<u64> {
-        let srtt = u128::from(self.rtt.precise()?.0.max(1));
-        let window = self.congestion.window;
-        let percent = if window < self.congestion.ssthresh / 2 {
-            200
-        } else {
-            120
-        };
-        let out = u128::from(window.max(self.board.out()));
-        let rate = out * u128::from(config.mss) * percent * PER_SECOND / (100 * srtt);
-        Some(rate.min(u128::from(u64::MAX)) as u64)
-    }
-
     /// `tcp_tso_autosize`.
-    fn most_segments(&self, config: &TcpConfig) -> u32 {
+    fn most_segments(&mut self, config: &TcpConfig) -> u32 {
         let mss = u64::from(config.mss);
+        let least = match self.congestion.model() {
+            Some(model) => model.least_segments(),
+            None => LEAST_SEGMENTS,
+        };
         let Some(rate) = self.policy.offload.piece_rate() else {
-            return (MOST_BYTES / mss).max(LEAST_SEGMENTS) as u32;
+            return (MOST_BYTES / mss).max(least) as u32;
         };
         let mut bytes = rate.min(MOST_BYTES);
         let micros = self.rtt.min().map_or(u64::MAX, |min| min.0 / 1_000_000);
@@ -295,7 +307,7 @@ impl Machine<Linux> {
         if halvings < u64::from(u32::BITS) {
             bytes += MOST_BYTES >> halvings;
         }
-        (bytes.min(MOST_BYTES) / mss).max(LEAST_SEGMENTS) as u32
+        (bytes.min(MOST_BYTES) / mss).max(least) as u32
     }
 
     /// `tcp_tso_should_defer`: a small part of a piece waits for the next acknowledgment, if

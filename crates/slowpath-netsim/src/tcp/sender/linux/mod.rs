@@ -83,6 +83,10 @@ impl Policy for Linux {
         sender.policy.offload.buffer.wake();
     }
 
+    fn has_waiting(&self) -> bool {
+        self.offload.has_waiting()
+    }
+
     fn poll(sender: &mut Machine<Self>, config: &TcpConfig, now: Time) -> Option<Segment> {
         sender.poll_burst(config, now)
     }
@@ -109,7 +113,7 @@ impl Policy for Linux {
         if segment.seq == sender.stream.una && sender.timers.reordering_at == NEVER {
             Self::restart_timeout(sender, config, now);
         }
-        segment.push = sender.pushes_again(config, segment.seq + u64::from(segment.len));
+        segment.push = sender.pushes_again(config, now, segment.seq + u64::from(segment.len));
     }
 
     /// The round trip that an ACK shows, and what it says of the least one
@@ -149,7 +153,9 @@ impl Policy for Linux {
             sender.probe.end = None;
             sender.queue_cwr(config);
             sender.congestion.on_mark();
-            sender.congestion.window = sender.congestion.ssthresh;
+            if !sender.congestion.is_modelled() {
+                sender.congestion.window = sender.congestion.ssthresh;
+            }
             sender.keep_open();
         } else if delivered.segments == 0 {
             sender.probe.end = None;
