@@ -34,6 +34,11 @@ fn one_dctcp_flow_is_as_linuxs() {
 }
 
 #[test]
+fn one_bbr_flow_is_as_linuxs() {
+    is_within("bbr");
+}
+
+#[test]
 fn short_flows_are_as_linuxs() {
     is_within("short-flows");
 }

@@ -34,11 +34,12 @@ const fn judged(name: &'static str, micros: u64, seeds: u64) -> Judged {
     }
 }
 
-pub const SCENARIOS: [Judged; 12] = [
+pub const SCENARIOS: [Judged; 13] = [
     judged("newreno", 10_000, 3),
     judged("cubic", 30_000, 3),
     judged("dctcp", 2_000, 3),
     judged("bbr", 30_000, 3),
+    judged("bbr-recovery", 20_000, 80),
     judged("recovery", 20_000, 80),
     Judged {
         mean: true,

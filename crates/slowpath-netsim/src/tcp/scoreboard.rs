@@ -366,13 +366,16 @@ impl Scoreboard {
 
     fn lose(&mut self, at: usize) {
         let entry = &mut self.entries[at];
-        if entry.is(RESENT) {
+        let was_resent = entry.is(RESENT);
+        if was_resent {
             self.resent -= 1;
             entry.state &= !RESENT;
         }
         if !entry.is(LOST) {
             entry.state |= LOST;
             self.lost += 1;
+        } else if !was_resent {
+            return;
         }
         if let Some(rates) = &mut self.rates {
             rates.lost();

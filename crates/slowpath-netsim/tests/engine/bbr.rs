@@ -115,7 +115,10 @@ fn startup_finds_the_rate_in_a_logarithm_of_round_trips() {
     // rate (1 - ln 2 / 2). In round trips: 6 + 3 * 2.89 + 1.89 / 0.65.
     let whole = lengths(&results.queues, Span::ZERO);
     let most = quantile(&whole, 1.0);
-    assert!((PRODUCT * 17 / 10..PRODUCT * 22 / 10).contains(&most), "{most}");
+    assert!(
+        (PRODUCT * 17 / 10..PRODUCT * 22 / 10).contains(&most),
+        "{most}"
+    );
     let later = lengths(&results.queues, Span::from_millis(60 * 18));
     let most = quantile(&later, 1.0);
     assert!(most <= PRODUCT / 3, "{most}");
@@ -164,8 +167,8 @@ fn the_least_round_trip_is_probed_for_each_ten_seconds() {
         assert!((0.19..0.36).contains(&(end - begin)), "{stretches:?}");
     }
     for pair in stretches.windows(2) {
-        let apart = pair[1].0 - pair[0].1;
-        assert!((9.9..10.3).contains(&apart), "{stretches:?}");
+        let between = pair[1].0 - pair[0].1;
+        assert!((9.9..10.3).contains(&between), "{stretches:?}");
     }
 }
 

@@ -205,3 +205,40 @@ fn four_blocks_are_reported_without_timestamps() {
         assert_eq!(blocks.as_slice(), &expected[..room]);
     }
 }
+
+/// The first four timeouts of a SYN are one second each (`tcp_syn_linear_timeouts`), the next ones double, and
+/// each comes late by an eighth at most (`calc_index`). A connection that lost more than one SYN begins with one segment.
+#[test]
+fn timeouts_of_a_syn_double_from_the_fifth_on() {
+    let config = TcpConfig {
+        handshake: true,
+        ..linux()
+    };
+    for lost in [0u64, 1, 2, 7] {
+        let mut sender = Sender::new(&config, 1 << 30);
+        sender.write(&config, at(0), 20 * MSS);
+        let mut now = at(0);
+        for expiry in 0..=lost {
+            assert!(sender.poll_transmit(&config, now).expect("a SYN").syn);
+            let wait: u64 = 1_000 << expiry.saturating_sub(4);
+            let due = sender.deadline().expect("a timer");
+            let waits = due.since(now).as_nanos() / 1_000_000;
+            assert!(
+                (wait..wait * 9 / 8).contains(&waits),
+                "{lost} {expiry}: {waits}"
+            );
+            if expiry < lost {
+                now = due;
+                sender.on_deadline(&config, now);
+            }
+        }
+        let answer = Ack {
+            syn: true,
+            window: 1 << 30,
+            ..Ack::default()
+        };
+        sender.on_ack(&config, now + Span::from_millis(40), &answer);
+        let window = if lost > 1 { 1 } else { 10 };
+        assert_eq!(sender.congestion().window, window, "{lost}");
+    }
+}

@@ -384,12 +384,12 @@ impl Bbr {
     fn draw(&mut self, below: u32) -> u32 {
         self.cycle.draws = self.cycle.draws.wrapping_add(1);
         // SplitMix64's finaliser (Steele, Lea and Flood, 2014).
-        let mut z = (u64::from(self.seed) << 32 | u64::from(self.cycle.draws))
+        let mut z = ((u64::from(self.seed) << 32) | u64::from(self.cycle.draws))
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         // Below `below`.
-        ((z >> 32) * u64::from(below) >> 32) as u32
+        (((z >> 32) * u64::from(below)) >> 32) as u32
     }
 
     /// `bbr_check_full_bw_reached`.

@@ -52,6 +52,8 @@ pub(super) struct Timers {
     pub reordering_at: Time,
     /// Expiries of the retransmission timer in a row.
     pub backoff: u32,
+    /// When pacing lets the next segment go.
+    pub pacing: Pacing,
 }
 
 /// A tail loss probe.
@@ -100,7 +102,6 @@ pub(super) struct Machine<P> {
     pub spurious: SpuriousTimeout,
     usage: Usage,
     pub last_sent: Time,
-    pub pacing: Pacing,
     /// [`Ack::stamp`] of the last ACK.
     echo: Time,
     pub counts: Counts,
@@ -144,13 +145,13 @@ impl<P: Policy> Machine<P> {
                 probe_at: NEVER,
                 reordering_at: NEVER,
                 backoff: 0,
+                pacing: Pacing::new(config),
             },
             probe: Probe::default(),
             undo: None,
             spurious: SpuriousTimeout::default(),
             usage: Usage::default(),
             last_sent: Time::ZERO,
-            pacing: Pacing::new(config),
             echo: Time::ZERO,
             counts: Counts::default(),
             policy,
@@ -213,7 +214,7 @@ impl<P: Policy> Machine<P> {
         if self.setup != Setup::Done {
             return matches!(self.setup, Setup::Due | Setup::Confirm);
         }
-        if self.pacing.is_held() {
+        if self.timers.pacing.is_held() {
             return false;
         }
         self.probe.due
@@ -287,7 +288,8 @@ impl<P: Policy> Machine<P> {
             Setup::Due => {
                 self.setup = Setup::Sent;
                 self.last_sent = now;
-                let timeout = self.backed_off(config, self.timers.backoff);
+                let doublings = P::syn_doublings(self.timers.backoff);
+                let timeout = self.backed_off(config, doublings);
                 self.timers.timeout_at = self.policy.expiry(now, timeout);
             }
             Setup::Confirm => self.setup = Setup::Done,
@@ -481,12 +483,12 @@ impl<P: Policy> Machine<P> {
         }
         self.stream.right_edge = u64::from(ack.window);
         self.timers.timeout_at = NEVER;
-        if self.timers.backoff == 0 {
+        let expiries = core::mem::take(&mut self.timers.backoff);
+        if expiries == 0 {
             let rtt = P::elapsed(self.last_sent, now);
             self.sample_rtt(config, rtt, rtt);
         }
-        self.timers.backoff = 0;
-        self.setup = P::handshake_answered(self, config);
+        self.setup = P::handshake_answered(self, config, expiries);
     }
 
     /// The time of [`Machine::deadline`] has come.

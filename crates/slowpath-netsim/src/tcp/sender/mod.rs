@@ -148,12 +148,12 @@ impl Sender {
 
     /// When pacing lets what it holds back go; `None` if it holds nothing back.
     pub fn paced_until(&self) -> Option<Time> {
-        either!(&self.0, machine => machine.pacing.held_until())
+        either!(&self.0, machine => machine.timers.pacing.held_until())
     }
 
     /// The time of [`Sender::paced_until`] has come.
     pub fn on_paced(&mut self) {
-        either!(&mut self.0, machine => machine.pacing.release());
+        either!(&mut self.0, machine => machine.timers.pacing.release());
     }
 
     /// What the random numbers of its congestion control follow from.

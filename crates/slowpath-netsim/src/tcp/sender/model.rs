@@ -75,7 +75,7 @@ impl<P: Policy> Machine<P> {
                 && self.board.out() == 0
                 && self.stream.una - before.una < u64::from(config.mss),
             srtt,
-            held: whole(self.pacing.wait(now)),
+            held: whole(self.timers.pacing.wait(now)),
             repair: match self.phase {
                 Phase::Recovery => Repair::Recovery,
                 Phase::Loss => Repair::Loss,

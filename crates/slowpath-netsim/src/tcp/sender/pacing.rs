@@ -105,11 +105,11 @@ impl<P: Policy> Machine<P> {
     /// That much left in one piece: the next waits for as long as the rate says, less what the last
     /// one came late.
     pub fn pace(&mut self, config: &TcpConfig, now: Time, bytes: u64) {
-        if !self.pacing.is_on {
+        if !self.timers.pacing.is_on {
             return;
         }
-        let before = self.pacing.next;
-        self.pacing.next = before.max(now);
+        let before = self.timers.pacing.next;
+        self.timers.pacing.next = before.max(now);
         let Some(rate) = self.pacing_rate(config).filter(|rate| *rate > 0) else {
             return;
         };
@@ -118,7 +118,7 @@ impl<P: Policy> Machine<P> {
         }
         let wait = u128::from(bytes) * PER_SECOND / u128::from(rate);
         let wait = wait.min(u128::from(u64::MAX / 2)) as u64;
-        let late = (self.pacing.next - before).0;
-        self.pacing.next = self.pacing.next + Span(wait - late.min(wait / 2));
+        let late = (self.timers.pacing.next - before).0;
+        self.timers.pacing.next += Span(wait - late.min(wait / 2));
     }
 }

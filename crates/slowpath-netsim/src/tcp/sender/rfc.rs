@@ -39,7 +39,11 @@ impl Policy for Rfc {
         sender.timers.timeout_at = now + sender.backed_off(config, sender.timers.backoff);
     }
 
-    fn handshake_answered(_: &mut Machine<Self>, _: &TcpConfig) -> Setup {
+    fn syn_doublings(expiries: u32) -> u32 {
+        expiries
+    }
+
+    fn handshake_answered(_: &mut Machine<Self>, _: &TcpConfig, _: u32) -> Setup {
         Setup::Done
     }
 
@@ -51,7 +55,7 @@ impl Policy for Rfc {
 
     #[inline]
     fn poll(sender: &mut Machine<Self>, config: &TcpConfig, now: Time) -> Option<Segment> {
-        if sender.pacing.holds(now) {
+        if sender.timers.pacing.holds(now) {
             return None;
         }
         let window_open = sender.window_open(config);

@@ -97,7 +97,8 @@ impl Machine<Linux> {
             let retransmits = self.window_open(config) || self.forced;
             if retransmits
                 && self.may_retransmit()
-                && (self.policy.offload.retransmission.allowed > 0 || !self.pacing.holds(now))
+                && (self.policy.offload.retransmission.allowed > 0
+                    || !self.timers.pacing.holds(now))
                 && self.try_queue(2, u64::from(config.mss))
                 && let Some(segment) = self.retransmit(config, now)
             {
@@ -205,7 +206,7 @@ impl Machine<Linux> {
     /// One round of `tcp_write_xmit`: whether the first piece leaves, or what may of it. With
     /// `one` it does not wait for more; `probe` takes one segment though the window is full.
     fn begin_burst(&mut self, config: &TcpConfig, now: Time, one: bool, probe: bool) -> bool {
-        if self.pacing.holds(now) {
+        if self.timers.pacing.holds(now) {
             return false;
         }
         let mss = u64::from(config.mss);
@@ -280,7 +281,7 @@ impl Machine<Linux> {
 
     /// Lets a piece of that length join what waits at the host's link, or notes that it may not.
     fn try_queue(&mut self, factor: u64, length: u64) -> bool {
-        let most = if self.pacing.is_on() {
+        let most = if self.timers.pacing.is_on() {
             u64::MAX / 2
         } else {
             OUTPUT_LIMIT

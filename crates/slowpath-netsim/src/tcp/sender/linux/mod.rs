@@ -16,6 +16,8 @@ use crate::tcp::tick::Tick;
 use burst::Offload;
 use slowpath_switch::{Span, Time};
 
+/// `sysctl_tcp_syn_linear_timeouts`: so many timeouts of a SYN do not double the next.
+const LINEAR_SYNS: u32 = 4;
 /// A microsecond, in picoseconds: what Linux measures round trips in.
 const MICROSECOND: u64 = 1_000_000;
 
@@ -74,7 +76,16 @@ impl Policy for Linux {
         sender.wait_for_timeout(now, timeout);
     }
 
-    fn handshake_answered(sender: &mut Machine<Self>, config: &TcpConfig) -> Setup {
+    /// `tcp_retransmit_timer`.
+    fn syn_doublings(expiries: u32) -> u32 {
+        expiries.saturating_sub(LINEAR_SYNS)
+    }
+
+    fn handshake_answered(sender: &mut Machine<Self>, config: &TcpConfig, expiries: u32) -> Setup {
+        // tcp_init_transfer: the network lost more than one.
+        if expiries > 1 {
+            sender.congestion.window = 1;
+        }
         sender.prepare_burst(config);
         Setup::Confirm
     }
