@@ -5,6 +5,7 @@
 //! computes it from them.
 
 use super::distribution::{Percentiles, Spread, Times, p99_spread};
+use super::fabric::{FlowletSummary, flowlets};
 use super::queues::Series;
 use super::slowdown::{ENDLESS, Ideals, Slowdowns};
 use serde::Serialize;
@@ -45,6 +46,9 @@ pub struct Summary {
     pub packets: Packets,
     /// What links did to packets, where the scenario says so.
     pub links: Vec<LinkSummary>,
+    /// What switches made of flows, where they divide them into flowlets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flowlets: Vec<FlowletSummary>,
     /// The link with the highest load; `None` if nothing was sent.
     pub hottest_link: Option<Hottest>,
     /// The queues that were written down.
@@ -393,6 +397,7 @@ pub fn summary(name: &str, scenario: &Scenario, results: &Results, queues: &[Ser
             timeouts: all().map(|flow| u64::from(flow.timeouts)).sum(),
         },
         links: impaired(topology, results),
+        flowlets: flowlets(topology, results),
         hottest_link: hottest.map(|link| Hottest {
             from: topology.name(link.from).to_owned(),
             to: topology.name(link.to).to_owned(),

@@ -5,6 +5,7 @@ use super::distribution::Percentiles;
 use super::slowdown::Slowdowns;
 use super::summary::{SizeSummary, Summary};
 use slowpath_text::{Columns, Paint, bit_rate, count, percent, plain, plural, wrapped};
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 /// Lines of the table of queues: those with the highest mean.
@@ -91,6 +92,9 @@ pub fn write(summary: &Summary, paint: Paint, out: &mut impl Write) -> io::Resul
     tables.push(packets(s));
     if !s.links.is_empty() {
         tables.push(links(s));
+    }
+    if !s.flowlets.is_empty() {
+        tables.push(flowlets(s));
     }
     if !s.queues.is_empty() {
         tables.push(queues(s));
@@ -255,6 +259,17 @@ fn links(s: &Summary) -> Columns {
                 .into_iter()
                 .chain(counts.map(|count| count.to_string())),
         );
+    }
+    table
+}
+
+fn flowlets(s: &Summary) -> Columns {
+    let mut table = Columns::new(&["flowlets by switch", ">flowlets", ">path changes"]);
+    let mut most: Vec<_> = s.flowlets.iter().collect();
+    most.sort_by_key(|it| Reverse(it.flowlets));
+    for switch in most.into_iter().take(MAX_QUEUES) {
+        let counts = [switch.flowlets, switch.path_changes].map(|count| count.to_string());
+        table.row([plain(&switch.switch)].into_iter().chain(counts));
     }
     table
 }

@@ -106,6 +106,11 @@ pub enum ReplayError {
     /// Switches that detour have no queue that a packet belongs to.
     #[error("replaying queues: switch {0} detours packets; only drop-tail queues can be replayed")]
     Detour(u32),
+    /// The ways of packets are not known.
+    #[error(
+        "replaying queues: switches divide flows into flowlets, at random; only flows that keep their ways can be replayed"
+    )]
+    Flowlets,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -313,8 +318,12 @@ pub(super) fn boundless(network: &Network) -> Result<Network, ReplayError> {
     if let Some(switch) = network.switches.iter().position(|s| s.detour.is_some()) {
         return Err(ReplayError::Detour(switch as u32));
     }
+    if network.flowlets.is_some() {
+        return Err(ReplayError::Flowlets);
+    }
     Ok(Network {
         managed: Vec::new(),
+        flowlets: None,
         topology: network.topology.clone(),
         switches: network.switches.iter().map(unbounded).collect(),
     })

@@ -62,6 +62,8 @@
 //! - Active queue management: RED, CoDel, PIE ([`Aqm`], [`Switch::set_aqm`]).
 //! - ECMP: the flow's key, salted for each switch so that switches in a row do not choose
 //!   alike, chooses one port of the destination's set.
+//! - Flowlets ([`Flowlets`], [`Switch::set_flowlets`]): LetFlow's random port for each burst of a
+//!   flow instead.
 //! - DIBS ([`Detour`]): a packet whose queue has no room goes to another switch-facing
 //!   port that has, chosen uniformly at random.
 //! - TTL: one less at every switch, dropped at 0.
@@ -89,6 +91,7 @@ mod config;
 mod counters;
 pub mod fabric;
 pub mod ffi;
+mod flowlets;
 mod flows;
 #[cfg(feature = "freestanding")]
 mod freestanding;
@@ -108,6 +111,7 @@ pub use config::{
     Threshold,
 };
 pub use counters::Counters;
+pub use flowlets::{FlowletCounts, FlowletError, Flowlets};
 pub use line::{Departure, Line};
 pub use observer::{DropReason, Observer};
 pub use packet::{Destination, Header, Packet, PortId};

@@ -3,7 +3,8 @@
 
 use crate::topology::{Node, Topology};
 use slowpath_switch::{
-    Aqm, AqmError, ConfigError, Limit, Packet, PortId, Switch, SwitchConfig, Threshold,
+    Aqm, AqmError, ConfigError, FlowletError, Flowlets, Limit, Packet, PortId, Switch,
+    SwitchConfig, Threshold,
 };
 use std::fmt;
 
@@ -24,6 +25,8 @@ pub struct Network {
     pub switches: Vec<SwitchConfig>,
     /// Ports whose queues are managed.
     pub managed: Vec<(SwitchId, PortId, Aqm)>,
+    /// How switches divide flows into flowlets; `None`: a flow keeps its way.
+    pub flowlets: Option<Flowlets>,
 }
 
 impl Network {
@@ -42,6 +45,7 @@ impl Network {
             topology,
             switches,
             managed: Vec::new(),
+            flowlets: None,
         }
     }
 
@@ -73,6 +77,13 @@ impl Network {
             let error = |error| NetworkError::Aqm(*id, error);
             switch.set_aqm(*port, *aqm).map_err(error)?;
         }
+        if let Some(flowlets) = self.flowlets {
+            for switch in &mut switches {
+                switch
+                    .set_flowlets(flowlets)
+                    .map_err(NetworkError::Flowlets)?;
+            }
+        }
         let mut result = Ok(());
         self.topology.for_each_route(|switch, host, ports| {
             if let Err(error) = switches[switch as usize].set_route(host, ports) {
@@ -94,6 +105,8 @@ pub enum NetworkError {
     Switch(SwitchId, ConfigError),
     /// The management of a switch's queues is impossible.
     Aqm(SwitchId, AqmError),
+    /// The flowlets are impossible.
+    Flowlets(FlowletError),
     /// A host that hangs on another host.
     NoSwitch(HostId),
 }
@@ -111,6 +124,7 @@ impl fmt::Display for NetworkError {
             }
             Self::Switch(switch, error) => write!(f, "switch {}: {error}", switch.0),
             Self::Aqm(switch, error) => write!(f, "switch {}: {error}", switch.0),
+            Self::Flowlets(error) => write!(f, "{error}"),
             Self::NoSwitch(host) => write!(f, "host {} is not linked with a switch", host.0),
         }
     }

@@ -6,7 +6,7 @@ mod packets;
 
 pub use packets::{DropPlace, Joined, PacketLog, SentPacket};
 
-use slowpath_switch::{Counters, DropReason, PortId, Rate, Span, Time};
+use slowpath_switch::{Counters, DropReason, FlowletCounts, PortId, Rate, Span, Time};
 use std::fmt;
 
 /// What happened to a flow.
@@ -235,6 +235,8 @@ pub struct Results {
     pub stretch: Span,
     /// Ports of switches.
     pub ports: Vec<PortRecord>,
+    /// What switches made of flows, where they divide them into flowlets; otherwise empty.
+    pub flowlets: Vec<(SwitchId, FlowletCounts)>,
     /// Links of hosts.
     pub hosts: Vec<HostRecord>,
     /// Packets by label.

@@ -38,6 +38,7 @@
 //! marking = "20 packets"    # ECN, from this queue on; none if it is not there
 //! # or aqm = "codel", "pie", { kind = "red", min = "30 packets", max = "90 packets" }
 //! classes = 1               # strict priorities
+//! ecmp = "flow"             # or "flowlet", { kind = "flowlet", gap = "500 us", entries = 65536 }
 //! decrement-ttl = true
 //! count-flows = false
 //! [switch.detour]           # or detour = true, false
@@ -86,6 +87,7 @@
 //! ```
 
 mod aqm;
+mod ecmp;
 mod error;
 mod hosts;
 mod lines;
@@ -113,7 +115,7 @@ use crate::topology::Topology;
 use crate::workload::Workload;
 use section::{Section, line_of};
 use slowpath_switch::fabric::Change;
-use slowpath_switch::{Aqm, Detour, Limit, Shared, Span, Threshold, Time};
+use slowpath_switch::{Aqm, Detour, Flowlets, Limit, Shared, Span, Threshold, Time};
 use std::path::Path;
 use toml::de::DeTable;
 
@@ -134,6 +136,8 @@ pub struct SwitchOptions {
     pub marking: Option<Threshold>,
     /// How queues are managed.
     pub aqm: Option<Aqm>,
+    /// How flows are divided among equal ways; `None`: each keeps its own.
+    pub flowlets: Option<Flowlets>,
     /// How many classes.
     pub classes: u8,
     /// Detours instead of drops.
@@ -301,7 +305,9 @@ impl Scenario {
             None if substrate.is_only_network() => Vec::new(),
             _ => reader.all(root)?,
         };
-        let measured = measure::read(root.section("measure")?, &topology, &workloads)?;
+        let flowlets = switch.flowlets.is_some();
+        let measured = root.section("measure")?;
+        let measured = measure::read(measured, &topology, &workloads, flowlets)?;
         Ok(Scenario {
             description,
             seed,

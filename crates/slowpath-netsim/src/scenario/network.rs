@@ -3,7 +3,7 @@
 
 use super::error::{Problem, ScenarioError};
 use super::section::{Section, Value};
-use super::{SwitchOptions, aqm};
+use super::{SwitchOptions, aqm, ecmp};
 use crate::topology::{
     Builder, LinkOptions, Links, QueueOverride, Topology, TopologyError, dumbbell, fat_tree,
     leaf_spine,
@@ -213,6 +213,9 @@ pub(super) fn switch(section: &Section<'_>) -> Result<SwitchOptions, ScenarioErr
             .get("aqm")
             .map(|value| aqm::read(&value))
             .transpose()?,
+        flowlets: section
+            .get("ecmp")
+            .map_or(Ok(None), |value| ecmp::read(&value))?,
         classes: match section.get("classes") {
             // At most 8, so it fits.
             Some(classes) => classes.small(1..=u32::from(slowpath_switch::MAX_CLASSES))? as u8,

@@ -48,6 +48,7 @@ impl Scenario {
     pub fn network(&self) -> Network {
         let switches = 0..self.topology.switches().len() as u32;
         Network {
+            flowlets: self.switch.flowlets,
             managed: switches.clone().flat_map(|it| self.managed(it)).collect(),
             switches: switches.map(|switch| self.switch_config(switch)).collect(),
             topology: self.topology.clone(),

@@ -51,6 +51,8 @@ const EMULATOR: &[&str] = &[
     "measure",
     "drain",
     "switch.count-flows",
+    "switch.ecmp=flowlet",
+    "switch.ecmp.kind=flowlet",
     "switch.aqm",
     "topology.links.aqm",
     "topology.fabric-links.aqm",
@@ -60,6 +62,8 @@ const EMULATOR: &[&str] = &[
 /// What is left if a file's other keys are meant for others.
 const NETWORK: &[&str] = &[
     "switch.count-flows",
+    "switch.ecmp=flowlet",
+    "switch.ecmp.kind=flowlet",
     "switch.aqm",
     "topology.links.aqm",
     "topology.fabric-links.aqm",
@@ -82,6 +86,8 @@ const VIRTUAL_TIME: &[&str] = &[
     "workload[].datagram",
     "measure.flows",
     "measure.links",
+    "switch.ecmp=flowlet",
+    "switch.ecmp.kind=flowlet",
     "switch.aqm",
     "topology.links.aqm",
     "topology.fabric-links.aqm",

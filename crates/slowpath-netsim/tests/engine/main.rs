@@ -6,6 +6,7 @@ mod cubic;
 mod dctcp;
 mod dumbbell;
 mod fairness;
+mod flowlets;
 mod lines;
 mod measured;
 mod pipe;

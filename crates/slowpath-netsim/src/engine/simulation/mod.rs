@@ -76,8 +76,8 @@ struct Node {
 struct Features {
     /// Whether a kind of TCP has a kernel's tick.
     kernels: bool,
-    /// Whether switches manage queues.
-    managed: bool,
+    /// Whether switches do what most do without: manage queues, divide flows into flowlets.
+    extras: bool,
     /// Where links do more than to carry, or anything changes during the run.
     lines: Option<Box<Lines>>,
 }
@@ -147,7 +147,7 @@ impl Simulation {
             network: network.clone(),
             features: Features {
                 kernels: settings.tcp.iter().any(|tcp| tcp.kernel_tick.is_some()),
-                managed: !network.managed.is_empty(),
+                extras: !network.managed.is_empty() || network.flowlets.is_some(),
                 lines: None,
             },
             settings,
@@ -240,7 +240,7 @@ impl Simulation {
     ) -> Result<Results, SimulationError> {
         let flows = flows.into_iter();
         let on_change = matches!(self.settings.queues, QueueSeries::OnChange { .. });
-        let features = self.features.lines.is_some() || self.features.managed;
+        let features = self.features.lines.is_some() || self.features.extras;
         if on_change || self.settings.packets || features {
             self.drive::<true>(flows, &mut progress)?;
         } else {

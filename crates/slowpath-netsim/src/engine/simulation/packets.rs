@@ -98,15 +98,15 @@ impl Simulation {
                 break;
             }
         }
-        if WATCH && self.features.managed {
-            self.after_managed(node, port, link);
+        if WATCH && self.features.extras {
+            self.after_extras(node, port, link);
         }
     }
 
     /// What the management of a port's queue dropped is gone.
     #[cold]
     #[inline(never)]
-    fn after_managed(&mut self, node: u32, port: PortId, link: u32) {
+    fn after_extras(&mut self, node: u32, port: PortId, link: u32) {
         let state = &mut self.nodes[node as usize];
         let decrements = state.decrements;
         self.links[link as usize].due = state.switch.due(port).unwrap_or(Time::MAX);
@@ -135,9 +135,14 @@ impl Simulation {
     /// A packet came to a switch.
     #[inline]
     pub(super) fn forward<const WATCH: bool>(&mut self, node: u32, by: PortId, hop: Hop) {
-        let state = &self.nodes[node as usize];
-        let next_port = state.switch.next_port(hop.destination(), hop.flow());
-        match state.catch_up {
+        let next_port = match WATCH && self.features.extras {
+            true => self.choose_port(node, &hop),
+            false => {
+                let switch = &self.nodes[node as usize].switch;
+                switch.next_port(hop.destination(), hop.flow())
+            }
+        };
+        match self.nodes[node as usize].catch_up {
             CatchUp::All => self.start_all_due::<WATCH>(node),
             wish => {
                 if let Some(port) = next_port {
@@ -152,8 +157,8 @@ impl Simulation {
                 }
             }
         }
-        if WATCH && self.features.managed {
-            return self.arrive_managed::<WATCH>(node, by, hop);
+        if WATCH && self.features.extras {
+            return self.arrive_extras::<WATCH>(node, by, hop);
         }
         let state = &mut self.nodes[node as usize];
         let mut recorder = Recorder::<WATCH> {
@@ -195,10 +200,18 @@ impl Simulation {
         }
     }
 
-    /// A packet came to a switch of a network where queues are managed.
+    /// The port that a packet will leave by, if its flow's hash does not say.
     #[cold]
     #[inline(never)]
-    fn arrive_managed<const WATCH: bool>(&mut self, node: u32, by: PortId, hop: Hop) {
+    fn choose_port(&mut self, node: u32, hop: &Hop) -> Option<PortId> {
+        let switch = &mut self.nodes[node as usize].switch;
+        switch.choose_port(self.now, hop.destination(), hop.flow())
+    }
+
+    /// A packet came to a switch of a network whose switches do what most do without.
+    #[cold]
+    #[inline(never)]
+    fn arrive_extras<const WATCH: bool>(&mut self, node: u32, by: PortId, hop: Hop) {
         let state = &mut self.nodes[node as usize];
         let mut recorder = Recorder::<WATCH> {
             records: &mut self.records,
