@@ -59,6 +59,10 @@ pub const LINKS: Columns = &[
     ("dropped_bytes", NUMBER),
     ("detoured", NUMBER),
     ("most_packets", NUMBER),
+    ("pauses_sent", NUMBER),
+    ("pauses_received", NUMBER),
+    ("paused_ps", NUMBER),
+    ("overruns", NUMBER),
 ];
 /// Columns of `flow-series.parquet`.
 pub const FLOW_SERIES: Columns = &[
@@ -208,6 +212,10 @@ impl Run<'_> {
                 Int(link.dropped_bytes),
                 Int(link.detoured),
                 link.most_packets.map(u64::from).into(),
+                link.pauses.map(|pauses| pauses.sent).into(),
+                link.pauses.map(|pauses| pauses.received).into(),
+                link.pauses.map(|pauses| pauses.paused.0).into(),
+                link.pauses.map(|pauses| pauses.overruns).into(),
             ])?;
         }
         Ok(())

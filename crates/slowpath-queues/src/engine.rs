@@ -111,6 +111,11 @@ pub enum ReplayError {
         "replaying queues: switches divide flows into flowlets, at random; only flows that keep their ways can be replayed"
     )]
     Flowlets,
+    /// Queues wait for other queues.
+    #[error(
+        "replaying queues: switches pause each other; only queues that send whenever they can, can be replayed"
+    )]
+    FlowControl,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -321,9 +326,13 @@ pub(super) fn boundless(network: &Network) -> Result<Network, ReplayError> {
     if network.flowlets.is_some() {
         return Err(ReplayError::Flowlets);
     }
+    if !network.pfc.is_empty() {
+        return Err(ReplayError::FlowControl);
+    }
     Ok(Network {
         managed: Vec::new(),
         flowlets: None,
+        pfc: Vec::new(),
         topology: network.topology.clone(),
         switches: network.switches.iter().map(unbounded).collect(),
     })

@@ -66,6 +66,8 @@
 //!   flow instead.
 //! - DIBS ([`Detour`]): a packet whose queue has no room goes to another switch-facing
 //!   port that has, chosen uniformly at random.
+//! - Priority flow control ([`Pfc`], [`Switch::set_pfc`]): a class of an input that holds too much
+//!   stops the other end of its link.
 //! - TTL: one less at every switch, dropped at 0.
 //!
 //! # What is promised
@@ -98,6 +100,7 @@ mod freestanding;
 mod line;
 mod observer;
 mod packet;
+mod pfc;
 mod port;
 mod queue;
 mod random;
@@ -115,6 +118,7 @@ pub use flowlets::{FlowletCounts, FlowletError, Flowlets};
 pub use line::{Departure, Line};
 pub use observer::{DropReason, Observer};
 pub use packet::{Destination, Header, Packet, PortId};
+pub use pfc::{PauseCounts, PauseFrame, Pfc, PfcError};
 pub use queue::Depth;
 pub use random::Random;
 pub use switch::{Outcome, Passed, Queued, Switch};

@@ -102,14 +102,14 @@ pub struct PauseCounts {
     /// For how long it was to send nothing of one class or more.
     pub paused: Span,
     /// Packets that came in and were dropped, as `xoff` and the headroom were full.
-    pub dropped: u64,
+    pub overruns: u64,
 }
 
 /// What waits of a class that came in by a port.
 #[derive(Clone, Copy, Debug, Default)]
 struct Input {
     bytes: u64,
-    /// Whether the other end was told to stop, and not yet to go on.
+    /// Whether the last frame that it sent stops the other end.
     stopped: bool,
     /// Whether it is in `changed`.
     changed: bool,
@@ -177,8 +177,9 @@ impl Pauses {
             return true;
         };
         let waiting = self.inputs[self.at(by, class)].bytes;
-        let fits = waiting.saturating_add(u64::from(bytes)) <= pfc.xoff.saturating_add(pfc.headroom);
-        self.outputs[by.index()].counts.dropped += u64::from(!fits);
+        let fits =
+            waiting.saturating_add(u64::from(bytes)) <= pfc.xoff.saturating_add(pfc.headroom);
+        self.outputs[by.index()].counts.overruns += u64::from(!fits);
         fits
     }
 
@@ -276,7 +277,8 @@ impl Pauses {
     /// Whether a pause of that input lasts as long as so many bytes of it wait.
     pub fn stays_stopped(&self, port: PortId, class: u8, bytes: u64) -> bool {
         let limit = self.limits.get(port.index()).copied().flatten();
-        let stopped = self.inputs[self.at(port, class)].stopped;
+        let input = self.inputs.get(self.at(port, class));
+        let stopped = input.is_some_and(|input| input.stopped);
         limit.is_some_and(|pfc| stopped && bytes > pfc.xon)
     }
 }

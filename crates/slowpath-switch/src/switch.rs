@@ -4,6 +4,7 @@
 mod extras;
 mod flowlets;
 mod managed;
+mod pfc;
 
 use crate::config::{ConfigError, Detour, SwitchConfig};
 use crate::counters::Counters;
@@ -202,8 +203,8 @@ impl<P: Packet> Switch<P> {
     }
 
     /// [`Switch::pass`] for a packet whose [`Switch::next_port`] is `port`; one that the switch
-    /// does not have is no route. Only of a switch without managed queues ([`Switch::set_aqm`]) and
-    /// flowlets ([`Switch::set_flowlets`]): neither would be asked.
+    /// does not have is no route. Only of a switch without managed queues ([`Switch::set_aqm`]),
+    /// flowlets ([`Switch::set_flowlets`]) and flow control ([`Switch::set_pfc`]): none would be asked.
     #[inline]
     pub fn pass_to(
         &mut self,
@@ -236,7 +237,10 @@ impl<P: Packet> Switch<P> {
             return Outcome::Dropped { packet, reason };
         }
         let admitted = self.admit(now, None, port, packet, observer);
-        match admitted.and_then(|admitted| self.join(now, admitted, observer)) {
+        match admitted.and_then(|admitted| match self.extras {
+            None => Ok(self.enqueue(now, admitted, observer)),
+            Some(_) => self.join_extras(now, None, admitted, observer),
+        }) {
             Ok(queued) => Outcome::Queued(queued),
             Err((packet, reason)) => Outcome::Dropped { packet, reason },
         }
@@ -424,20 +428,7 @@ impl<P: Packet> Switch<P> {
         }
     }
 
-    /// The queue takes an admitted packet, if its manager does not drop it.
-    #[inline]
-    fn join(
-        &mut self,
-        now: Time,
-        admitted: Admitted<P>,
-        observer: &mut impl Observer<P>,
-    ) -> Result<Queued, (P, DropReason)> {
-        match self.extras {
-            None => Ok(self.enqueue(now, admitted, observer)),
-            Some(_) => self.join_extras(now, admitted, observer),
-        }
-    }
-
+    /// The queue takes an admitted packet.
     #[inline]
     fn enqueue(
         &mut self,

@@ -3,8 +3,8 @@
 
 use crate::topology::{Node, Topology};
 use slowpath_switch::{
-    Aqm, AqmError, ConfigError, FlowletError, Flowlets, Limit, Packet, PortId, Switch,
-    SwitchConfig, Threshold,
+    Aqm, AqmError, ConfigError, FlowletError, Flowlets, Limit, Packet, Pfc, PfcError, PortId,
+    Switch, SwitchConfig, Threshold,
 };
 use std::fmt;
 
@@ -27,6 +27,8 @@ pub struct Network {
     pub managed: Vec<(SwitchId, PortId, Aqm)>,
     /// How switches divide flows into flowlets; `None`: a flow keeps its way.
     pub flowlets: Option<Flowlets>,
+    /// Ports that stop what comes in by them.
+    pub pfc: Vec<(SwitchId, PortId, Pfc)>,
 }
 
 impl Network {
@@ -46,7 +48,13 @@ impl Network {
             switches,
             managed: Vec::new(),
             flowlets: None,
+            pfc: Vec::new(),
         }
+    }
+
+    /// Whether switches do what most do without.
+    pub(super) fn has_extras(&self) -> bool {
+        !self.managed.is_empty() || self.flowlets.is_some() || !self.pfc.is_empty()
     }
 
     /// The switches with every shortest path as a route: equal-cost multipath.
@@ -84,6 +92,12 @@ impl Network {
                     .map_err(NetworkError::Flowlets)?;
             }
         }
+        for (id, port, pfc) in &self.pfc {
+            let switch = switches.get_mut(id.0 as usize);
+            let switch = switch.ok_or(NetworkError::Switches)?;
+            let error = |error| NetworkError::Pfc(*id, error);
+            switch.set_pfc(*port, *pfc).map_err(error)?;
+        }
         let mut result = Ok(());
         self.topology.for_each_route(|switch, host, ports| {
             if let Err(error) = switches[switch as usize].set_route(host, ports) {
@@ -107,6 +121,8 @@ pub enum NetworkError {
     Aqm(SwitchId, AqmError),
     /// The flowlets are impossible.
     Flowlets(FlowletError),
+    /// The flow control of a switch is impossible.
+    Pfc(SwitchId, PfcError),
     /// A host that hangs on another host.
     NoSwitch(HostId),
 }
@@ -124,6 +140,7 @@ impl fmt::Display for NetworkError {
             }
             Self::Switch(switch, error) => write!(f, "switch {}: {error}", switch.0),
             Self::Aqm(switch, error) => write!(f, "switch {}: {error}", switch.0),
+            Self::Pfc(switch, error) => write!(f, "switch {}: {error}", switch.0),
             Self::Flowlets(error) => write!(f, "{error}"),
             Self::NoSwitch(host) => write!(f, "host {} is not linked with a switch", host.0),
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a run gives: records that a writer can turn into tables.
 
-use crate::engine::{HostId, LineCounts, SwitchId};
+use crate::engine::{HostId, LineCounts, PauseRecord, SwitchId};
 mod packets;
 
 pub use packets::{DropPlace, Joined, PacketLog, SentPacket};
@@ -237,6 +237,8 @@ pub struct Results {
     pub ports: Vec<PortRecord>,
     /// What switches made of flows, where they divide them into flowlets; otherwise empty.
     pub flowlets: Vec<(SwitchId, FlowletCounts)>,
+    /// What flow control did; `None` without any.
+    pub pauses: Option<PauseRecord>,
     /// Links of hosts.
     pub hosts: Vec<HostRecord>,
     /// Packets by label.

@@ -41,6 +41,8 @@
 //! ecmp = "flow"             # or "flowlet", { kind = "flowlet", gap = "500 us", entries = 65536 }
 //! decrement-ttl = true
 //! count-flows = false
+//! pfc = false               # or true, { xoff = "100 kB", xon = "90 kB", headroom = "50 kB" }: no buffer
+//!                           # is needed then
 //! [switch.detour]           # or detour = true, false
 //! arrival-port = true
 //! mark = true
@@ -94,6 +96,7 @@ mod lines;
 mod measure;
 mod network;
 pub mod overrides;
+mod pfc;
 mod plan;
 mod run;
 mod section;
@@ -106,6 +109,7 @@ pub use error::{Problem, ScenarioError};
 pub use hosts::{HostGroup, HostOptions, HostSetup};
 pub use measure::Series;
 pub use network::fits;
+pub use pfc::PfcOptions;
 pub use substrate::Substrate;
 pub use units::UnitError;
 
@@ -138,6 +142,8 @@ pub struct SwitchOptions {
     pub aqm: Option<Aqm>,
     /// How flows are divided among equal ways; `None`: each keeps its own.
     pub flowlets: Option<Flowlets>,
+    /// Pauses instead of drops.
+    pub pfc: Option<PfcOptions>,
     /// How many classes.
     pub classes: u8,
     /// Detours instead of drops.

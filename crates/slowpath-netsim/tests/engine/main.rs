@@ -9,6 +9,7 @@ mod fairness;
 mod flowlets;
 mod lines;
 mod measured;
+mod pfc;
 mod pipe;
 mod scene;
 mod waiting;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What most switches do without: managed queues, flowlets. A switch that has any of it asks for it
+//! What most switches do without: managed queues, flowlets, flow control. A switch that has any of it asks for it
 //! in copies of the paths that packets take, so that the others ask for nothing.
 
 use super::managed::Managed;
@@ -9,6 +9,7 @@ use crate::flowlets::Table;
 use crate::line::Departure;
 use crate::observer::{DropReason, Observer};
 use crate::packet::{Packet, PortId};
+use crate::pfc::Pauses;
 use crate::port::IDLE;
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -18,6 +19,7 @@ use alloc::boxed::Box;
 pub(super) struct Extras<P> {
     pub managed: Managed<P>,
     pub flowlets: Option<Table>,
+    pub pauses: Option<Pauses>,
 }
 
 impl<P: Packet> Switch<P> {
@@ -27,6 +29,7 @@ impl<P: Packet> Switch<P> {
             Box::new(Extras {
                 managed: Managed::default(),
                 flowlets: None,
+                pauses: None,
             })
         })
     }
@@ -43,7 +46,8 @@ impl<P: Packet> Switch<P> {
     ) -> Outcome<P> {
         let port = self.choose_port(now, packet.destination(), packet.flow());
         let admitted = self.enter(now, by, port, packet, observer);
-        match admitted.and_then(|admitted| self.join_extras(now, admitted, observer)) {
+        let admitted = admitted.and_then(|it| self.admit_input(now, by, it, observer));
+        match admitted.and_then(|it| self.join_extras(now, Some(by), it, observer)) {
             Ok(queued) => Outcome::Queued(queued),
             Err((packet, reason)) => Outcome::Dropped { packet, reason },
         }
@@ -66,22 +70,29 @@ impl<P: Packet> Switch<P> {
         }
     }
 
-    /// [`Switch::join`], where there are extras.
+    /// [`Switch::enqueue`], where there are extras.
     #[cold]
     #[inline(never)]
     pub(super) fn join_extras(
         &mut self,
         now: Time,
+        by: Option<PortId>,
         admitted: Admitted<P>,
         observer: &mut impl Observer<P>,
     ) -> Result<Queued, (P, DropReason)> {
         let admitted = self.manage(now, admitted, observer)?;
-        let at = self.at(admitted.port, admitted.class);
+        let (class, bytes) = (admitted.class, admitted.packet.bytes());
+        let at = self.at(admitted.port, class);
         let queued = self.enqueue(now, admitted, observer);
+        let slot = self.queues[at].last();
         if let Some(extras) = &mut self.extras {
-            extras.managed.came(self.queues[at].last(), now);
+            extras.managed.came(slot, now);
+            if let Some(pauses) = &mut extras.pauses {
+                pauses.joined(slot, by, class, bytes);
+            }
         }
-        Ok(queued)
+        let start = self.rest_if_paused(queued.port, queued.start);
+        Ok(Queued { start, ..queued })
     }
 
     /// [`Switch::transmit`] at `start`, where it is due and there are extras.
@@ -93,14 +104,16 @@ impl<P: Packet> Switch<P> {
         port: PortId,
         observer: &mut impl Observer<P>,
     ) -> Option<Departure<P>> {
-        let first = port.index() * usize::from(self.classes);
-        let queues = first..first + usize::from(self.classes);
-        while let Some(at) = queues.clone().find(|at| !self.queues[*at].is_empty()) {
+        while let Some(at) = self.first_waiting(port) {
             let verdict = self.leaves(start, port, at);
+            let slot = self.queues[at].first();
             let mut packet = self.slots.pop(&mut self.queues[at], P::bytes)?;
             let (queue, bytes) = (self.queues[at].depth, packet.bytes());
             let state = &mut self.ports[port.index()];
             state.depth.remove(bytes);
+            if let Some(pauses) = self.extras.as_mut().and_then(|it| it.pauses.as_mut()) {
+                pauses.left(slot, bytes);
+            }
             if let Some(memory) = &mut self.memory {
                 memory.used.remove(bytes);
             }
@@ -125,7 +138,8 @@ impl<P: Packet> Switch<P> {
                 observer.marked(start, port, &packet, queue);
             }
             observer.dequeued(start, port, &packet, state.depth);
-            return Some(state.start(start, packet, bytes));
+            let departure = state.start(start, packet, bytes);
+            return Some(self.departed(port, departure));
         }
         self.ports[port.index()].due = IDLE;
         None

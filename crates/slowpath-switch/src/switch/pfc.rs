@@ -131,8 +131,8 @@ impl<P: Packet> Switch<P> {
     /// Whether a port may send nothing of a class, though some waits; and since when it has been stopped.
     pub fn is_held(&self, port: PortId, class: u8) -> Option<Time> {
         let pauses = self.pauses()?;
-        let held = self.class_depth(port, class).packets > 0
-            && pauses.is_paused(port, usize::from(class));
+        let held =
+            self.class_depth(port, class).packets > 0 && pauses.is_paused(port, usize::from(class));
         held.then(|| pauses.since(port))
     }
 

@@ -132,6 +132,7 @@ impl Simulation {
         self.flows.sort_by_key(|flow| flow.id);
         let ports = self.port_records();
         let flowlets = self.flowlets();
+        let pauses = self.pauses();
         let hosts = self.interfaces.iter().enumerate();
         let hosts = hosts.map(|(number, interface)| HostRecord {
             host: HostId(number as u32),
@@ -143,6 +144,7 @@ impl Simulation {
             hosts: hosts.collect(),
             ports,
             flowlets,
+            pauses,
             flows: self.flows,
             queries: self.queries.into_records(),
             stretches: self.records.stretches,
