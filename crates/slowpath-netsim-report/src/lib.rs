@@ -14,6 +14,7 @@ pub mod captures;
 pub mod charts;
 pub mod compare;
 pub mod distribution;
+pub mod fabric;
 pub mod page;
 pub mod queues;
 pub mod series;

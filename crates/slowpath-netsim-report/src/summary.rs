@@ -5,13 +5,15 @@
 //! computes it from them.
 
 use super::distribution::{Percentiles, Spread, Times, p99_spread};
+use super::fabric::{FlowControlSummary, FlowletSummary, flow_control, flowlets};
 use super::queues::Series;
 use super::slowdown::{ENDLESS, Ideals, Slowdowns};
 use serde::Serialize;
+use slowpath_netsim::engine::PauseRecord;
 use slowpath_netsim::results::{FlowRecord, Results};
 use slowpath_netsim::scenario::Scenario;
 use slowpath_netsim::topology::{Node, Topology};
-use slowpath_switch::{DropReason, Time};
+use slowpath_switch::{DropReason, PauseCounts, Time};
 use std::collections::BTreeMap;
 
 /// The largest size of each class of flows, bytes; beyond the last, any.
@@ -45,6 +47,12 @@ pub struct Summary {
     pub packets: Packets,
     /// What links did to packets, where the scenario says so.
     pub links: Vec<LinkSummary>,
+    /// What switches made of flows, where they divide them into flowlets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flowlets: Vec<FlowletSummary>,
+    /// What priority flow control did; `None` without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow_control: Option<FlowControlSummary>,
     /// The link with the highest load; `None` if nothing was sent.
     pub hottest_link: Option<Hottest>,
     /// The queues that were written down.
@@ -246,6 +254,8 @@ pub struct LinkUse {
     pub detoured: u64,
     /// The most packets that waited, if the run looked.
     pub most_packets: Option<u32>,
+    /// What flow control did, if there was any.
+    pub pauses: Option<PauseCounts>,
 }
 
 impl LinkUse {
@@ -262,7 +272,11 @@ impl LinkUse {
 
 /// All links: those of hosts, then those of switches' ports.
 pub fn links(topology: &Topology, results: &Results) -> Vec<LinkUse> {
-    let hosts = results.hosts.iter().map(|host| LinkUse {
+    let pauses = results.pauses.as_ref();
+    let at = |of: fn(&PauseRecord) -> &[PauseCounts], number: usize| {
+        pauses.and_then(|record| of(record).get(number).copied())
+    };
+    let hosts = (0..).zip(&results.hosts).map(|(number, host)| LinkUse {
         from: Node::Host(host.host.0),
         to: topology.hosts()[host.host.0 as usize].port.peer,
         port: None,
@@ -274,8 +288,9 @@ pub fn links(topology: &Topology, results: &Results) -> Vec<LinkUse> {
         dropped_bytes: 0,
         detoured: 0,
         most_packets: None,
+        pauses: at(|record| &record.hosts, number),
     });
-    let ports = results.ports.iter().map(|port| LinkUse {
+    let ports = (0..).zip(&results.ports).map(|(number, port)| LinkUse {
         from: Node::Switch(port.switch.0),
         to: topology.switches()[port.switch.0 as usize].ports[usize::from(port.port.0)].peer,
         port: Some(port.port.0),
@@ -287,6 +302,7 @@ pub fn links(topology: &Topology, results: &Results) -> Vec<LinkUse> {
         dropped_bytes: port.counters.dropped_bytes,
         detoured: port.counters.detoured,
         most_packets: port.most_packets,
+        pauses: at(|record| &record.ports, number),
     });
     hosts.chain(ports).collect()
 }
@@ -393,6 +409,8 @@ pub fn summary(name: &str, scenario: &Scenario, results: &Results, queues: &[Ser
             timeouts: all().map(|flow| u64::from(flow.timeouts)).sum(),
         },
         links: impaired(topology, results),
+        flowlets: flowlets(topology, results),
+        flow_control: flow_control(topology, results),
         hottest_link: hottest.map(|link| Hottest {
             from: topology.name(link.from).to_owned(),
             to: topology.name(link.to).to_owned(),

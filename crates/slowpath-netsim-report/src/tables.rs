@@ -59,6 +59,10 @@ pub const LINKS: Columns = &[
     ("dropped_bytes", NUMBER),
     ("detoured", NUMBER),
     ("most_packets", NUMBER),
+    ("pauses_sent", NUMBER),
+    ("pauses_received", NUMBER),
+    ("paused_ps", NUMBER),
+    ("overruns", NUMBER),
 ];
 /// Columns of `flow-series.parquet`.
 pub const FLOW_SERIES: Columns = &[
@@ -208,6 +212,10 @@ impl Run<'_> {
                 Int(link.dropped_bytes),
                 Int(link.detoured),
                 link.most_packets.map(u64::from).into(),
+                link.pauses.map(|pauses| pauses.sent).into(),
+                link.pauses.map(|pauses| pauses.received).into(),
+                link.pauses.map(|pauses| pauses.paused.0).into(),
+                link.pauses.map(|pauses| pauses.overruns).into(),
             ])?;
         }
         Ok(())
@@ -285,9 +293,9 @@ impl Run<'_> {
 }
 
 /// Counts of the whole run.
-fn run_counts(results: &Results) -> [(&'static str, u64); 13] {
+fn run_counts(results: &Results) -> Vec<(&'static str, u64)> {
     let counts = &results.conservation;
-    [
+    let mut all = vec![
         ("end_ps", results.end.0),
         ("events", results.events),
         ("packets_sent", counts.sent),
@@ -301,7 +309,15 @@ fn run_counts(results: &Results) -> [(&'static str, u64); 13] {
         ("most_packets", results.most_packets),
         ("most_connections", results.most_connections),
         ("queue_samples_lost", results.queue_samples_lost),
-    ]
+    ];
+    if !results.flowlets.is_empty() {
+        let flowlets = results.flowlets.iter().map(|(_, counts)| counts);
+        all.extend([
+            ("flowlets", flowlets.clone().map(|it| it.flowlets).sum()),
+            ("path_changes", flowlets.map(|it| it.path_changes).sum()),
+        ]);
+    }
+    all
 }
 
 /// The switches on a flow's path, if the scenario asks for paths.

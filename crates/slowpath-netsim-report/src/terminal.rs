@@ -2,9 +2,11 @@
 //! The summary as text for a terminal.
 
 use super::distribution::Percentiles;
+use super::fabric::FlowControlSummary;
 use super::slowdown::Slowdowns;
 use super::summary::{SizeSummary, Summary};
 use slowpath_text::{Columns, Paint, bit_rate, count, percent, plain, plural, wrapped};
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 /// Lines of the table of queues: those with the highest mean.
@@ -91,6 +93,12 @@ pub fn write(summary: &Summary, paint: Paint, out: &mut impl Write) -> io::Resul
     tables.push(packets(s));
     if !s.links.is_empty() {
         tables.push(links(s));
+    }
+    if !s.flowlets.is_empty() {
+        tables.push(flowlets(s));
+    }
+    if let Some(control) = &s.flow_control {
+        tables.push(pauses(control));
     }
     if !s.queues.is_empty() {
         tables.push(queues(s));
@@ -259,6 +267,59 @@ fn links(s: &Summary) -> Columns {
     table
 }
 
+fn flowlets(s: &Summary) -> Columns {
+    let mut table = Columns::new(&["flowlets by switch", ">flowlets", ">path changes"]);
+    let mut most: Vec<_> = s.flowlets.iter().collect();
+    most.sort_by_key(|it| Reverse(it.flowlets));
+    for switch in most.into_iter().take(MAX_QUEUES) {
+        let counts = [switch.flowlets, switch.path_changes].map(|count| count.to_string());
+        table.row([plain(&switch.switch)].into_iter().chain(counts));
+    }
+    table
+}
+
+fn pauses(control: &FlowControlSummary) -> Columns {
+    let mut table = Columns::new(&[
+        "pauses by port",
+        ">sent",
+        ">received",
+        ">paused for",
+        ">overruns",
+    ]);
+    let mut longest: Vec<_> = control.ports.iter().collect();
+    longest.sort_by(|a, b| b.paused_us.total_cmp(&a.paused_us));
+    for port in longest.into_iter().take(MAX_QUEUES) {
+        table.row([
+            format!("{} -> {}", plain(&port.node), plain(&port.neighbour)),
+            port.pauses_sent.to_string(),
+            port.pauses_received.to_string(),
+            time(port.paused_us),
+            port.overruns.to_string(),
+        ]);
+    }
+    table
+}
+
+fn deadlock(control: &FlowControlSummary, out: &mut impl Write) -> io::Result<()> {
+    if control.ports.len() > MAX_QUEUES {
+        let more = control.ports.len() - MAX_QUEUES;
+        writeln!(out, "{more} more ports with shorter pauses")?;
+    }
+    let Some(deadlock) = &control.deadlock else {
+        return Ok(());
+    };
+    let circle = deadlock.circle.iter().map(|port| plain(port));
+    let circle: Vec<String> = circle.collect();
+    writeln!(
+        out,
+        "deadlock since {}: {} wait for each other in a circle: {}; {} in all will never send again",
+        time(deadlock.since_us),
+        plural(circle.len() as u64, "port"),
+        circle.join(", "),
+        plural(deadlock.ports as u64, "port"),
+    )
+}
+
 fn closing(s: &Summary, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)?;
     let spreads = s.workloads.iter().flat_map(|workload| {
@@ -283,6 +344,9 @@ fn closing(s: &Summary, out: &mut impl Write) -> io::Result<()> {
     if s.queues.len() > MAX_QUEUES {
         let more = s.queues.len() - MAX_QUEUES;
         writeln!(out, "{more} more queues with shorter means")?;
+    }
+    if let Some(control) = &s.flow_control {
+        deadlock(control, out)?;
     }
     if s.queue_samples_lost > 0 {
         let lost = plural(s.queue_samples_lost, "queue sample");

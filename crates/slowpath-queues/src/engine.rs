@@ -106,6 +106,16 @@ pub enum ReplayError {
     /// Switches that detour have no queue that a packet belongs to.
     #[error("replaying queues: switch {0} detours packets; only drop-tail queues can be replayed")]
     Detour(u32),
+    /// The ways of packets are not known.
+    #[error(
+        "replaying queues: switches divide flows into flowlets, at random; only flows that keep their ways can be replayed"
+    )]
+    Flowlets,
+    /// Queues wait for other queues.
+    #[error(
+        "replaying queues: switches pause each other; only queues that send whenever they can, can be replayed"
+    )]
+    FlowControl,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -313,8 +323,16 @@ pub(super) fn boundless(network: &Network) -> Result<Network, ReplayError> {
     if let Some(switch) = network.switches.iter().position(|s| s.detour.is_some()) {
         return Err(ReplayError::Detour(switch as u32));
     }
+    if network.flowlets.is_some() {
+        return Err(ReplayError::Flowlets);
+    }
+    if !network.pfc.is_empty() {
+        return Err(ReplayError::FlowControl);
+    }
     Ok(Network {
         managed: Vec::new(),
+        flowlets: None,
+        pfc: Vec::new(),
         topology: network.topology.clone(),
         switches: network.switches.iter().map(unbounded).collect(),
     })

@@ -302,4 +302,10 @@ fn what_cannot_be_replayed_is_an_error() {
     let detour = self::scenario("buffer = \"40 packets\"\ndetour = true");
     let result = replay(&detour.network(), &[packet], NO_MARGIN);
     assert_eq!(result, Err(ReplayError::Detour(0)));
+    let flowlets = self::scenario("buffer = \"40 packets\"\necmp = \"flowlet\"");
+    let result = replay(&flowlets.network(), &[packet], NO_MARGIN);
+    assert_eq!(result, Err(ReplayError::Flowlets));
+    let paused = self::scenario("buffer = \"40 packets\"\npfc = true");
+    let result = replay(&paused.network(), &[packet], NO_MARGIN);
+    assert_eq!(result, Err(ReplayError::FlowControl));
 }

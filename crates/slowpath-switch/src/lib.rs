@@ -62,8 +62,12 @@
 //! - Active queue management: RED, CoDel, PIE ([`Aqm`], [`Switch::set_aqm`]).
 //! - ECMP: the flow's key, salted for each switch so that switches in a row do not choose
 //!   alike, chooses one port of the destination's set.
+//! - Flowlets ([`Flowlets`], [`Switch::set_flowlets`]): LetFlow's random port for each burst of a
+//!   flow instead.
 //! - DIBS ([`Detour`]): a packet whose queue has no room goes to another switch-facing
 //!   port that has, chosen uniformly at random.
+//! - Priority flow control ([`Pfc`], [`Switch::set_pfc`]): a class of an input that holds too much
+//!   stops the other end of its link.
 //! - TTL: one less at every switch, dropped at 0.
 //!
 //! # What is promised
@@ -89,12 +93,14 @@ mod config;
 mod counters;
 pub mod fabric;
 pub mod ffi;
+mod flowlets;
 mod flows;
 #[cfg(feature = "freestanding")]
 mod freestanding;
 mod line;
 mod observer;
 mod packet;
+mod pfc;
 mod port;
 mod queue;
 mod random;
@@ -108,9 +114,11 @@ pub use config::{
     Threshold,
 };
 pub use counters::Counters;
+pub use flowlets::{FlowletCounts, FlowletError, Flowlets};
 pub use line::{Departure, Line};
 pub use observer::{DropReason, Observer};
 pub use packet::{Destination, Header, Packet, PortId};
+pub use pfc::{PauseCounts, PauseFrame, Pfc, PfcError};
 pub use queue::Depth;
 pub use random::Random;
 pub use switch::{Outcome, Passed, Queued, Switch};

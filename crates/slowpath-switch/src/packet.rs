@@ -27,7 +27,7 @@ pub trait Packet {
     /// Where it goes.
     fn destination(&self) -> Destination;
 
-    /// What ECMP hashes and flow occupancy counts by: equal for the packets of one flow in
+    /// What ECMP and flowlets hash, and flow occupancy counts by: equal for the packets of one flow in
     /// one direction. Need not be well mixed.
     fn flow(&self) -> u64;
 

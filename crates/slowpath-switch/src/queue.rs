@@ -135,11 +135,17 @@ impl<P> Slots<P> {
 
     /// The packets of a queue in order.
     pub fn iter<'a>(&'a self, fifo: &Fifo) -> impl Iterator<Item = &'a P> {
+        self.iter_slots(fifo).map(|(_, packet)| packet)
+    }
+
+    /// The packets of a queue in order, each with its slot.
+    pub fn iter_slots<'a>(&'a self, fifo: &Fifo) -> impl Iterator<Item = (usize, &'a P)> {
         let mut at = fifo.head;
         core::iter::from_fn(move || {
-            let slot = self.slots.get(at as usize)?;
+            let number = at as usize;
+            let slot = self.slots.get(number)?;
             at = slot.next;
-            slot.packet.as_ref()
+            Some((number, slot.packet.as_ref()?))
         })
     }
 }

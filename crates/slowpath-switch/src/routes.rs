@@ -20,6 +20,14 @@ pub(crate) struct Routes {
     known: BTreeMap<Vec<PortId>, u32>,
 }
 
+/// What leads to a destination.
+pub(crate) enum Way {
+    /// That port.
+    One(PortId),
+    /// Any port of the set of that number.
+    Any(u32),
+}
+
 impl Routes {
     /// Replaces the ports that lead to `destination`; none takes the route away.
     pub fn set(&mut self, destination: Destination, ports: &[PortId]) {
@@ -62,15 +70,27 @@ impl Routes {
         Some(self.members[first as usize + chosen as usize])
     }
 
+    /// What leads to `destination`.
+    pub fn way(&self, destination: Destination) -> Option<Way> {
+        match *self.entries.get(destination.0 as usize)? {
+            NONE => None,
+            entry if entry & SET == 0 => Some(Way::One(PortId(entry as u16))),
+            entry => Some(Way::Any(entry & !SET)),
+        }
+    }
+
+    /// The ports of a set.
+    pub fn members(&self, set: u32) -> &[PortId] {
+        let (first, count) = self.sets[set as usize];
+        &self.members[first as usize..(first + count) as usize]
+    }
+
     /// All ports that lead to `destination`.
     pub fn ports(&self, destination: Destination) -> Vec<PortId> {
-        match self.entries.get(destination.0 as usize) {
-            None | Some(&NONE) => Vec::new(),
-            Some(entry) if entry & SET == 0 => alloc::vec![PortId(*entry as u16)],
-            Some(entry) => {
-                let (first, count) = self.sets[(entry & !SET) as usize];
-                self.members[first as usize..(first + count) as usize].to_vec()
-            }
+        match self.way(destination) {
+            None => Vec::new(),
+            Some(Way::One(port)) => alloc::vec![port],
+            Some(Way::Any(set)) => self.members(set).to_vec(),
         }
     }
 }

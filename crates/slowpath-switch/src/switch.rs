@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The switch.
 
+mod extras;
+mod flowlets;
 mod managed;
+mod pfc;
 
 use crate::config::{ConfigError, Detour, SwitchConfig};
 use crate::counters::Counters;
@@ -16,7 +19,7 @@ use crate::routes::Routes;
 use crate::time::{Rate, Span, Time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use managed::Managed;
+use extras::Extras;
 
 /// The largest number of a destination, and one: 64 MiB of route table.
 const MAX_DESTINATIONS: u32 = 1 << 24;
@@ -93,7 +96,7 @@ pub struct Switch<P> {
     flows: Option<Flows>,
     routes: Routes,
     /// Most switches have none.
-    managed: Option<Box<Managed<P>>>,
+    extras: Option<Box<Extras<P>>>,
     random: Random,
     salt: u64,
     /// Packets dropped before a port was chosen.
@@ -117,7 +120,7 @@ impl<P: Packet> Switch<P> {
             detour: config.detour,
             decrement_ttl: config.decrement_ttl,
             routes: Routes::default(),
-            managed: None,
+            extras: None,
             salt: random.next_u64(),
             flows: config.count_flows.then(|| Flows::new(random.next_u64())),
             random: Random::new(random.next_u64()),
@@ -156,7 +159,8 @@ impl<P: Packet> Switch<P> {
         self.routes.ports(destination)
     }
 
-    /// The port that a flow's packets take to a destination if there is room.
+    /// The port that a flow's packets take to a destination if there is room, by the flow's hash.
+    /// Flowlets ([`Switch::set_flowlets`]) take that of [`Switch::choose_port`].
     #[inline]
     pub fn next_port(&self, destination: Destination, flow: u64) -> Option<PortId> {
         self.routes.port(destination, || mix(flow ^ self.salt))
@@ -171,10 +175,12 @@ impl<P: Packet> Switch<P> {
         packet: P,
         observer: &mut impl Observer<P>,
     ) -> Outcome<P> {
+        if self.extras.is_some() {
+            return self.arrive_extras(now, by, packet, observer);
+        }
         let port = self.next_port(packet.destination(), packet.flow());
-        let admitted = self.enter(now, by, port, packet, observer);
-        match admitted.and_then(|admitted| self.join(now, admitted, observer)) {
-            Ok(queued) => Outcome::Queued(queued),
+        match self.enter(now, by, port, packet, observer) {
+            Ok(admitted) => Outcome::Queued(self.enqueue(now, admitted, observer)),
             Err((packet, reason)) => Outcome::Dropped { packet, reason },
         }
     }
@@ -189,16 +195,16 @@ impl<P: Packet> Switch<P> {
         packet: P,
         observer: &mut impl Observer<P>,
     ) -> Passed<P> {
-        if self.managed.is_some() {
-            return self.pass_managed(now, by, packet, observer);
+        if self.extras.is_some() {
+            return self.pass_extras(now, by, packet, observer);
         }
         let port = self.next_port(packet.destination(), packet.flow());
         self.pass_to(now, by, port, packet, observer)
     }
 
     /// [`Switch::pass`] for a packet whose [`Switch::next_port`] is `port`; one that the switch
-    /// does not have is no route. Only where no queue is managed ([`Switch::set_aqm`]): the manager
-    /// would not be asked.
+    /// does not have is no route. Only of a switch without managed queues ([`Switch::set_aqm`]),
+    /// flowlets ([`Switch::set_flowlets`]) and flow control ([`Switch::set_pfc`]): none would be asked.
     #[inline]
     pub fn pass_to(
         &mut self,
@@ -208,7 +214,7 @@ impl<P: Packet> Switch<P> {
         packet: P,
         observer: &mut impl Observer<P>,
     ) -> Passed<P> {
-        debug_assert!(self.managed.is_none(), "its manager is not asked");
+        debug_assert!(self.extras.is_none(), "they are not asked");
         match self.enter(now, by, port, packet, observer) {
             Ok(admitted) => self.leave_or_enqueue(now, admitted, observer),
             Err((packet, reason)) => Passed::Dropped { packet, reason },
@@ -231,7 +237,10 @@ impl<P: Packet> Switch<P> {
             return Outcome::Dropped { packet, reason };
         }
         let admitted = self.admit(now, None, port, packet, observer);
-        match admitted.and_then(|admitted| self.join(now, admitted, observer)) {
+        match admitted.and_then(|admitted| match self.extras {
+            None => Ok(self.enqueue(now, admitted, observer)),
+            Some(_) => self.join_extras(now, None, admitted, observer),
+        }) {
             Ok(queued) => Outcome::Queued(queued),
             Err((packet, reason)) => Outcome::Dropped { packet, reason },
         }
@@ -252,8 +261,8 @@ impl<P: Packet> Switch<P> {
         if start > now || start == IDLE {
             return None;
         }
-        if self.managed.is_some() {
-            return self.transmit_managed(start, port, observer);
+        if self.extras.is_some() {
+            return self.transmit_extras(start, port, observer);
         }
         let first = port.index() * usize::from(self.classes);
         let queues = &mut self.queues[first..first + usize::from(self.classes)];
@@ -419,20 +428,7 @@ impl<P: Packet> Switch<P> {
         }
     }
 
-    /// The queue takes an admitted packet, if its manager does not drop it.
-    #[inline]
-    fn join(
-        &mut self,
-        now: Time,
-        admitted: Admitted<P>,
-        observer: &mut impl Observer<P>,
-    ) -> Result<Queued, (P, DropReason)> {
-        match self.managed {
-            None => Ok(self.enqueue(now, admitted, observer)),
-            Some(_) => self.join_managed(now, admitted, observer),
-        }
-    }
-
+    /// The queue takes an admitted packet.
     #[inline]
     fn enqueue(
         &mut self,
@@ -604,7 +600,8 @@ impl<P: Packet> Switch<P> {
     /// Packets dropped for that reason, in the whole switch.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         let at_ports: u64 = self.ports.iter().map(|port| port.dropped).sum();
-        let early = self.managed.as_ref().map_or(0, |managed| managed.early);
+        let extras = self.extras.as_ref();
+        let early = extras.map_or(0, |extras| extras.managed.early);
         match reason {
             DropReason::BufferFull => at_ports - early,
             DropReason::Early => early,

@@ -264,6 +264,7 @@ Examples:
   slowpath sim scenarios/sim/leaf-spine.toml --seed 7 --out results --json
   slowpath sim scenarios/sim/dumbbell.toml --set tcp.preset=dctcp --set 'switch.marking=20 packets'
   slowpath sim scenarios/sim/incast.toml --set 'workload[0].degree=20'
+  slowpath sim scenarios/sim/lossless.toml --set switch.pfc=false --set 'switch.buffer=100 packets'
   slowpath sim scenarios/sim/dumbbell.toml --out dumbbell --pcap     then: slowpath trace dumbbell/left-0.pcap
   slowpath sim scenarios/sim/leaf-spine.toml --seeds 20 --out seeds
   slowpath sim scenarios/sim/leaf-spine.toml --seeds 20 --vary tcp.algorithm=dctcp,cubic --vary 'workload.load=0.1..0.8/8' --out sweep

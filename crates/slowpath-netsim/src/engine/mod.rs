@@ -16,10 +16,14 @@
 //! for it. A connection has at most one event for its retransmission timer that is not out
 //! of date; when it comes too early, it is put off.
 //!
+//! Priority flow control is an exception: what leaves a switch's buffer may let others go on, before
+//! the packet arrives. In networks with it every start of a transmission is an event too.
+//!
 //! # Order
 //!
 //! Events come by time; at equal times arrivals before interfaces, both by number, then
-//! timers by connection, then flows, then samples. The seed decides everything else.
+//! timers by connection, then flows, then samples. Frames of flow control, starts with it, and changes of
+//! links come first. The seed decides everything else.
 //!
 //! # What it costs
 //!
@@ -29,6 +33,7 @@
 
 mod capture;
 mod connection;
+mod flow_control;
 mod flying;
 mod lines;
 mod network;
@@ -41,6 +46,7 @@ mod timers;
 mod wheel;
 
 pub use capture::{CapturedPacket, PacketSink};
+pub use flow_control::{Deadlock, PauseRecord};
 pub use lines::LineCounts;
 pub use network::{HostId, Network, NetworkError, SwitchId};
 pub use packet::Content;

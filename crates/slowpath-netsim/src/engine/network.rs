@@ -3,7 +3,8 @@
 
 use crate::topology::{Node, Topology};
 use slowpath_switch::{
-    Aqm, AqmError, ConfigError, Limit, Packet, PortId, Switch, SwitchConfig, Threshold,
+    Aqm, AqmError, ConfigError, FlowletError, Flowlets, Limit, Packet, Pfc, PfcError, PortId,
+    Switch, SwitchConfig, Threshold,
 };
 use std::fmt;
 
@@ -24,6 +25,10 @@ pub struct Network {
     pub switches: Vec<SwitchConfig>,
     /// Ports whose queues are managed.
     pub managed: Vec<(SwitchId, PortId, Aqm)>,
+    /// How switches divide flows into flowlets; `None`: a flow keeps its way.
+    pub flowlets: Option<Flowlets>,
+    /// Ports that stop what comes in by them.
+    pub pfc: Vec<(SwitchId, PortId, Pfc)>,
 }
 
 impl Network {
@@ -42,7 +47,14 @@ impl Network {
             topology,
             switches,
             managed: Vec::new(),
+            flowlets: None,
+            pfc: Vec::new(),
         }
+    }
+
+    /// Whether switches do what most do without.
+    pub(super) fn has_extras(&self) -> bool {
+        !self.managed.is_empty() || self.flowlets.is_some() || !self.pfc.is_empty()
     }
 
     /// The switches with every shortest path as a route: equal-cost multipath.
@@ -73,6 +85,19 @@ impl Network {
             let error = |error| NetworkError::Aqm(*id, error);
             switch.set_aqm(*port, *aqm).map_err(error)?;
         }
+        if let Some(flowlets) = self.flowlets {
+            for switch in &mut switches {
+                switch
+                    .set_flowlets(flowlets)
+                    .map_err(NetworkError::Flowlets)?;
+            }
+        }
+        for (id, port, pfc) in &self.pfc {
+            let switch = switches.get_mut(id.0 as usize);
+            let switch = switch.ok_or(NetworkError::Switches)?;
+            let error = |error| NetworkError::Pfc(*id, error);
+            switch.set_pfc(*port, *pfc).map_err(error)?;
+        }
         let mut result = Ok(());
         self.topology.for_each_route(|switch, host, ports| {
             if let Err(error) = switches[switch as usize].set_route(host, ports) {
@@ -94,6 +119,10 @@ pub enum NetworkError {
     Switch(SwitchId, ConfigError),
     /// The management of a switch's queues is impossible.
     Aqm(SwitchId, AqmError),
+    /// The flowlets are impossible.
+    Flowlets(FlowletError),
+    /// The flow control of a switch is impossible.
+    Pfc(SwitchId, PfcError),
     /// A host that hangs on another host.
     NoSwitch(HostId),
 }
@@ -111,6 +140,8 @@ impl fmt::Display for NetworkError {
             }
             Self::Switch(switch, error) => write!(f, "switch {}: {error}", switch.0),
             Self::Aqm(switch, error) => write!(f, "switch {}: {error}", switch.0),
+            Self::Pfc(switch, error) => write!(f, "switch {}: {error}", switch.0),
+            Self::Flowlets(error) => write!(f, "{error}"),
             Self::NoSwitch(host) => write!(f, "host {} is not linked with a switch", host.0),
         }
     }

@@ -10,6 +10,11 @@
 use slowpath_switch::{Line, Rate, Span};
 use std::collections::VecDeque;
 
+/// Of [`Interface::hold`].
+pub(crate) const SCHEDULED: u8 = 1;
+/// Of [`Interface::hold`].
+pub(crate) const PAUSED: u8 = 2;
+
 /// The interface.
 pub(crate) struct Interface<P> {
     /// The link to the switch.
@@ -18,8 +23,9 @@ pub(crate) struct Interface<P> {
     pub packets: VecDeque<P>,
     /// Connections that may have a segment.
     pub ready: VecDeque<u32>,
-    /// Whether it will be asked again when the line is free.
-    pub scheduled: bool,
+    /// Whether it will be asked again when the line is free ([`SCHEDULED`]), and whether there is a
+    /// class that it may not send ([`PAUSED`]).
+    pub hold: u8,
     /// Packets that it has sent.
     pub sent_packets: u64,
     /// Bytes that it has sent.
@@ -32,7 +38,7 @@ impl<P> Interface<P> {
             line: Line::new(rate, propagation),
             packets: VecDeque::new(),
             ready: VecDeque::new(),
-            scheduled: false,
+            hold: 0,
             sent_packets: 0,
             sent_bytes: 0,
         }

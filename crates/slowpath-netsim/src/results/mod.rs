@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a run gives: records that a writer can turn into tables.
 
-use crate::engine::{HostId, LineCounts, SwitchId};
+use crate::engine::{HostId, LineCounts, PauseRecord, SwitchId};
 mod packets;
 
 pub use packets::{DropPlace, Joined, PacketLog, SentPacket};
 
-use slowpath_switch::{Counters, DropReason, PortId, Rate, Span, Time};
+use slowpath_switch::{Counters, DropReason, FlowletCounts, PortId, Rate, Span, Time};
 use std::fmt;
 
 /// What happened to a flow.
@@ -235,6 +235,10 @@ pub struct Results {
     pub stretch: Span,
     /// Ports of switches.
     pub ports: Vec<PortRecord>,
+    /// What switches made of flows, where they divide them into flowlets; otherwise empty.
+    pub flowlets: Vec<(SwitchId, FlowletCounts)>,
+    /// What flow control did; `None` without any.
+    pub pauses: Option<PauseRecord>,
     /// Links of hosts.
     pub hosts: Vec<HostRecord>,
     /// Packets by label.

@@ -245,6 +245,14 @@ pub enum Problem {
     /// Management of a queue that is impossible.
     #[error(transparent)]
     Aqm(#[from] AqmError),
+    /// Flow control that goes on only above where it stops.
+    #[error("{xon} B is not at most xoff, which is {xoff} B")]
+    PfcThresholds {
+        /// Bytes.
+        xon: u64,
+        /// Bytes.
+        xoff: u64,
+    },
     /// Nothing that makes flows.
     #[error("a scenario has at least one [[workload]]")]
     NoWorkload,

@@ -24,6 +24,9 @@ pub struct Series {
     pub lines: Vec<u32>,
 }
 
+/// What leaves flows without one path.
+const FLOWLETS: &str = "switch.ecmp = \"flowlet\": a flow takes several paths";
+
 /// What the section says.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
@@ -36,6 +39,7 @@ pub(super) fn read(
     section: Option<Section<'_>>,
     topology: &Topology,
     workloads: &[Workload],
+    flowlets: bool,
 ) -> Result<Measured, ScenarioError> {
     let Some(section) = section else {
         return Ok(Measured::default());
@@ -69,7 +73,10 @@ pub(super) fn read(
     }
     let paths = section
         .get("paths")
-        .map_or(Ok(false), |value| value.boolean())?;
+        .map_or(Ok(false), |value| match value.boolean()? {
+            true if flowlets => Err(value.error(Problem::Conflict(FLOWLETS))),
+            paths => Ok(paths),
+        })?;
     section.finish()?;
     Ok(Measured {
         queues,

@@ -38,8 +38,11 @@
 //! marking = "20 packets"    # ECN, from this queue on; none if it is not there
 //! # or aqm = "codel", "pie", { kind = "red", min = "30 packets", max = "90 packets" }
 //! classes = 1               # strict priorities
+//! ecmp = "flow"             # or "flowlet", { kind = "flowlet", gap = "500 us", entries = 65536 }
 //! decrement-ttl = true
 //! count-flows = false
+//! pfc = false               # or true, { xoff = "100 kB", xon = "90 kB", headroom = "50 kB" }: no buffer
+//!                           # is needed then
 //! [switch.detour]           # or detour = true, false
 //! arrival-port = true
 //! mark = true
@@ -86,12 +89,14 @@
 //! ```
 
 mod aqm;
+mod ecmp;
 mod error;
 mod hosts;
 mod lines;
 mod measure;
 mod network;
 pub mod overrides;
+mod pfc;
 mod plan;
 mod run;
 mod section;
@@ -104,6 +109,7 @@ pub use error::{Problem, ScenarioError};
 pub use hosts::{HostGroup, HostOptions, HostSetup};
 pub use measure::Series;
 pub use network::fits;
+pub use pfc::PfcOptions;
 pub use substrate::Substrate;
 pub use units::UnitError;
 
@@ -113,7 +119,7 @@ use crate::topology::Topology;
 use crate::workload::Workload;
 use section::{Section, line_of};
 use slowpath_switch::fabric::Change;
-use slowpath_switch::{Aqm, Detour, Limit, Shared, Span, Threshold, Time};
+use slowpath_switch::{Aqm, Detour, Flowlets, Limit, Shared, Span, Threshold, Time};
 use std::path::Path;
 use toml::de::DeTable;
 
@@ -134,6 +140,10 @@ pub struct SwitchOptions {
     pub marking: Option<Threshold>,
     /// How queues are managed.
     pub aqm: Option<Aqm>,
+    /// How flows are divided among equal ways; `None`: each keeps its own.
+    pub flowlets: Option<Flowlets>,
+    /// Pauses instead of drops.
+    pub pfc: Option<PfcOptions>,
     /// How many classes.
     pub classes: u8,
     /// Detours instead of drops.
@@ -301,7 +311,9 @@ impl Scenario {
             None if substrate.is_only_network() => Vec::new(),
             _ => reader.all(root)?,
         };
-        let measured = measure::read(root.section("measure")?, &topology, &workloads)?;
+        let flowlets = switch.flowlets.is_some();
+        let measured = root.section("measure")?;
+        let measured = measure::read(measured, &topology, &workloads, flowlets)?;
         Ok(Scenario {
             description,
             seed,

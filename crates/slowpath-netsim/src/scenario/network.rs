@@ -3,7 +3,7 @@
 
 use super::error::{Problem, ScenarioError};
 use super::section::{Section, Value};
-use super::{SwitchOptions, aqm};
+use super::{SwitchOptions, aqm, ecmp, pfc};
 use crate::topology::{
     Builder, LinkOptions, Links, QueueOverride, Topology, TopologyError, dumbbell, fat_tree,
     leaf_spine,
@@ -193,10 +193,13 @@ pub(super) fn switch(section: &Section<'_>) -> Result<SwitchOptions, ScenarioErr
         .map(|value| value.alpha())
         .transpose()?
         .unwrap_or(Alpha::ONE);
-    let buffer = match (section.get("buffer"), total) {
-        (Some(buffer), _) => buffer.limit()?,
-        (None, Some(_)) => Limit::NONE,
-        (None, None) => return Err(section.needs_one_of(&["buffer", "shared-buffer"])),
+    let pfc = section
+        .get("pfc")
+        .map_or(Ok(None), |value| pfc::read(&value))?;
+    let buffer = match section.get("buffer") {
+        Some(buffer) => buffer.limit()?,
+        None if total.is_some() || pfc.is_some() => Limit::NONE,
+        None => return Err(section.needs_one_of(&["buffer", "shared-buffer", "pfc"])),
     };
     let flag = |key, otherwise: bool| match section.get(key) {
         Some(value) => value.boolean(),
@@ -213,6 +216,10 @@ pub(super) fn switch(section: &Section<'_>) -> Result<SwitchOptions, ScenarioErr
             .get("aqm")
             .map(|value| aqm::read(&value))
             .transpose()?,
+        flowlets: section
+            .get("ecmp")
+            .map_or(Ok(None), |value| ecmp::read(&value))?,
+        pfc,
         classes: match section.get("classes") {
             // At most 8, so it fits.
             Some(classes) => classes.small(1..=u32::from(slowpath_switch::MAX_CLASSES))? as u8,
@@ -226,6 +233,9 @@ pub(super) fn switch(section: &Section<'_>) -> Result<SwitchOptions, ScenarioErr
     };
     if let (Some(_), Some(value)) = (options.marking, section.get("aqm")) {
         return Err(value.error(Problem::Conflict("marking")));
+    }
+    if let (Some(_), Some(_), Some(value)) = (options.detour, pfc, section.get("pfc")) {
+        return Err(value.error(Problem::Conflict("detour")));
     }
     section.done()?;
     Ok(options)

@@ -217,7 +217,7 @@ fn impossible_buffers_are_named() {
         &text,
         9,
         "switch",
-        Problem::OneOf(&["buffer", "shared-buffer"]),
+        Problem::OneOf(&["buffer", "shared-buffer", "pfc"]),
     );
     let text = changed("buffer =", "shared-buffer = \"1 MB\"\nalpha = 0\nbuffer =");
     refused(

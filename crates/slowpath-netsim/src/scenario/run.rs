@@ -2,9 +2,10 @@
 //! What the engine takes.
 
 use super::Scenario;
+use crate::engine::Transport;
 use crate::engine::{FlowSpec, HostId, Network, Query, Settings, SwitchId};
 use crate::workload::FlowStream;
-use slowpath_switch::{Aqm, PortId, SwitchConfig};
+use slowpath_switch::{Aqm, Pfc, PortId, SwitchConfig};
 
 /// What a flow that lasts as long as the run has to send: more than any link carries in the
 /// longest run, and small enough to add to.
@@ -44,10 +45,41 @@ impl Scenario {
         })
     }
 
+    /// The ports of all switches that stop what comes in by them.
+    fn pfc(&self) -> Vec<(SwitchId, PortId, Pfc)> {
+        let Some(options) = self.switch.pfc else {
+            return Vec::new();
+        };
+        let most = self.largest_packet();
+        let switches = (0..).map(SwitchId).zip(self.topology.switches());
+        let ports = switches.flat_map(|(switch, node)| {
+            let ports = (0..).map(PortId).zip(&node.ports);
+            ports.map(move |(port, end)| (switch, port, end.options))
+        });
+        ports
+            .map(|(switch, port, link)| (switch, port, options.at(link.rate, link.delay, most)))
+            .collect()
+    }
+
+    /// Bytes on the wire.
+    fn largest_packet(&self) -> u32 {
+        let segments = self
+            .tcp
+            .iter()
+            .map(|tcp| u32::from(tcp.mss) + u32::from(tcp.header));
+        let datagrams = self.workloads.iter().map(|it| match it.transport {
+            Transport::Datagrams(bytes) => u32::from(bytes),
+            Transport::Tcp(_) => 0,
+        });
+        segments.chain(datagrams).max().unwrap_or(0)
+    }
+
     /// Hosts, links and switches.
     pub fn network(&self) -> Network {
         let switches = 0..self.topology.switches().len() as u32;
         Network {
+            flowlets: self.switch.flowlets,
+            pfc: self.pfc(),
             managed: switches.clone().flat_map(|it| self.managed(it)).collect(),
             switches: switches.map(|switch| self.switch_config(switch)).collect(),
             topology: self.topology.clone(),

@@ -1,32 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Switches whose queues are managed.
 
-use super::{Admitted, Outcome, Passed, Queued, Switch};
+use super::{Admitted, Switch};
 use crate::aqm::{Aqm, AqmError, Manager, Passing, Verdict};
-use crate::line::Departure;
 use crate::observer::{DropReason, Observer};
 use crate::packet::{Packet, PortId};
-use crate::port::IDLE;
 use crate::time::Time;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The managers of a switch's queues.
 #[derive(Clone, Debug)]
 pub(super) struct Managed<P> {
-    /// By queue, as the switch numbers them.
-    managers: Vec<Option<Manager>>,
+    /// By queue, as the switch numbers them; none where none is managed.
+    pub managers: Vec<Option<Manager>>,
     /// When the packet in each slot came.
     came: Vec<Time>,
     /// What was dropped on the way out and not yet taken back.
-    dropped: Vec<P>,
+    pub dropped: Vec<P>,
     /// Packets dropped here, coming or going.
     pub early: u64,
 }
 
+impl<P> Default for Managed<P> {
+    fn default() -> Self {
+        Managed {
+            managers: Vec::new(),
+            came: Vec::new(),
+            dropped: Vec::new(),
+            early: 0,
+        }
+    }
+}
+
 impl<P> Managed<P> {
     /// A packet joined a queue, in that slot.
-    fn came(&mut self, slot: usize, now: Time) {
+    pub fn came(&mut self, slot: usize, now: Time) {
+        if self.managers.is_empty() {
+            return;
+        }
         if slot >= self.came.len() {
             self.came.resize(slot + 1, now);
         }
@@ -49,16 +60,11 @@ impl<P: Packet> Switch<P> {
         }
         let manager = Manager::new(aqm)?;
         let queues = self.queues.len();
-        let managed = self.managed.get_or_insert_with(|| {
-            Box::new(Managed {
-                managers: (0..queues).map(|_| None).collect(),
-                came: Vec::new(),
-                dropped: Vec::new(),
-                early: 0,
-            })
-        });
         let first = port.index() * usize::from(self.classes);
-        for place in &mut managed.managers[first..first + usize::from(self.classes)] {
+        let classes = usize::from(self.classes);
+        let managers = &mut self.extras().managed.managers;
+        managers.resize_with(queues, || None);
+        for place in managers.iter_mut().skip(first).take(classes) {
             *place = Some(manager.clone());
         }
         Ok(())
@@ -66,55 +72,25 @@ impl<P: Packet> Switch<P> {
 
     /// A packet that [`Switch::transmit`] dropped, until there are no more.
     pub fn take_dropped(&mut self) -> Option<P> {
-        self.managed.as_mut()?.dropped.pop()
-    }
-
-    /// [`Switch::pass`]. A managed queue sees every packet, also one that finds the line free.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn pass_managed(
-        &mut self,
-        now: Time,
-        by: PortId,
-        packet: P,
-        observer: &mut impl Observer<P>,
-    ) -> Passed<P> {
-        match self.arrive(now, by, packet, observer) {
-            Outcome::Queued(queued) => Passed::Queued(queued),
-            Outcome::Dropped { packet, reason } => Passed::Dropped { packet, reason },
-        }
-    }
-
-    /// [`Switch::join`], where managers are asked.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn join_managed(
-        &mut self,
-        now: Time,
-        admitted: Admitted<P>,
-        observer: &mut impl Observer<P>,
-    ) -> Result<Queued, (P, DropReason)> {
-        let admitted = self.manage(now, admitted, observer)?;
-        let at = self.at(admitted.port, admitted.class);
-        let queued = self.enqueue(now, admitted, observer);
-        if let Some(managed) = &mut self.managed {
-            managed.came(self.queues[at].last(), now);
-        }
-        Ok(queued)
+        self.extras.as_mut()?.managed.dropped.pop()
     }
 
     /// What the manager of its queue makes of a packet that fits.
-    fn manage(
+    pub(super) fn manage(
         &mut self,
         now: Time,
         mut admitted: Admitted<P>,
         observer: &mut impl Observer<P>,
     ) -> Result<Admitted<P>, (P, DropReason)> {
         let at = self.at(admitted.port, admitted.class);
-        let Some(managed) = &mut self.managed else {
+        let managed = self.extras.as_mut().map(|extras| &mut extras.managed);
+        let Some(Managed {
+            managers, early, ..
+        }) = managed
+        else {
             return Ok(admitted);
         };
-        let Some(manager) = &mut managed.managers[at] else {
+        let Some(Some(manager)) = managers.get_mut(at) else {
             return Ok(admitted);
         };
         let queue = self.queues[at].depth;
@@ -137,7 +113,7 @@ impl<P: Packet> Switch<P> {
                 observer.marked(now, admitted.port, packet, queue);
             }
             Verdict::Drop => {
-                managed.early += 1;
+                *early += 1;
                 state.dropped += 1;
                 state.dropped_bytes += u64::from(passing.bytes);
                 observer.dropped(now, Some(admitted.port), packet, DropReason::Early);
@@ -147,61 +123,15 @@ impl<P: Packet> Switch<P> {
         Ok(admitted)
     }
 
-    /// [`Switch::transmit`] at `start`, where it is due and managers are asked.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn transmit_managed(
-        &mut self,
-        start: Time,
-        port: PortId,
-        observer: &mut impl Observer<P>,
-    ) -> Option<Departure<P>> {
-        let first = port.index() * usize::from(self.classes);
-        let queues = first..first + usize::from(self.classes);
-        while let Some(at) = queues.clone().find(|at| !self.queues[*at].is_empty()) {
-            let verdict = self.leaves(start, port, at);
-            let mut packet = self.slots.pop(&mut self.queues[at], P::bytes)?;
-            let (queue, bytes) = (self.queues[at].depth, packet.bytes());
-            let state = &mut self.ports[port.index()];
-            state.depth.remove(bytes);
-            if let Some(memory) = &mut self.memory {
-                memory.used.remove(bytes);
-            }
-            if let Some(flows) = &mut self.flows {
-                flows.remove(port, packet.flow(), bytes);
-            }
-            if verdict == Verdict::Drop {
-                // What is enqueued and does not wait counts as sent.
-                state.enqueued -= 1;
-                state.enqueued_bytes -= u64::from(bytes);
-                state.dropped += 1;
-                state.dropped_bytes += u64::from(bytes);
-                observer.dropped(start, Some(port), &packet, DropReason::Early);
-                let managed = self.managed.as_mut()?;
-                managed.early += 1;
-                managed.dropped.push(packet);
-                continue;
-            }
-            if verdict == Verdict::Mark {
-                packet.mark();
-                state.marked += 1;
-                observer.marked(start, port, &packet, queue);
-            }
-            observer.dequeued(start, port, &packet, state.depth);
-            return Some(state.start(start, packet, bytes));
-        }
-        self.ports[port.index()].due = IDLE;
-        None
-    }
-
     /// What the manager of a queue that is not empty makes of its first packet.
-    fn leaves(&mut self, start: Time, port: PortId, at: usize) -> Verdict {
+    pub(super) fn leaves(&mut self, start: Time, port: PortId, at: usize) -> Verdict {
         let slot = self.queues[at].first();
-        let Some((managed, packet)) = self.managed.as_mut().zip(self.slots.at(slot)) else {
+        let Some((extras, packet)) = self.extras.as_mut().zip(self.slots.at(slot)) else {
             return Verdict::Pass;
         };
-        let came = managed.came.get(slot).copied().unwrap_or(start);
-        let Some(manager) = &mut managed.managers[at] else {
+        let Managed { managers, came, .. } = &mut extras.managed;
+        let came = came.get(slot).copied().unwrap_or(start);
+        let Some(Some(manager)) = managers.get_mut(at) else {
             return Verdict::Pass;
         };
         let bytes = packet.bytes();

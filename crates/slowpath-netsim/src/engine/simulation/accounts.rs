@@ -8,7 +8,7 @@ use crate::results::{
     Conservation, HostRecord, LineSample, PortRecord, QueueSample, Results, WindowSample,
 };
 use crate::topology::Node;
-use slowpath_switch::{Packet, PortId, Span};
+use slowpath_switch::{FlowletCounts, Packet, PortId, Span};
 
 impl Simulation {
     pub(super) fn sample<const WATCH: bool>(&mut self) {
@@ -131,6 +131,8 @@ impl Simulation {
         }
         self.flows.sort_by_key(|flow| flow.id);
         let ports = self.port_records();
+        let flowlets = self.flowlets();
+        let pauses = self.pauses();
         let hosts = self.interfaces.iter().enumerate();
         let hosts = hosts.map(|(number, interface)| HostRecord {
             host: HostId(number as u32),
@@ -141,6 +143,8 @@ impl Simulation {
         Ok(Results {
             hosts: hosts.collect(),
             ports,
+            flowlets,
+            pauses,
             flows: self.flows,
             queries: self.queries.into_records(),
             stretches: self.records.stretches,
@@ -158,6 +162,14 @@ impl Simulation {
             most_packets: self.bodies.most(),
             most_connections: self.connections.most(),
         })
+    }
+
+    /// What switches made of flows, where they divide them.
+    fn flowlets(&self) -> Vec<(SwitchId, FlowletCounts)> {
+        let nodes = (0..).map(SwitchId).zip(&self.nodes);
+        nodes
+            .filter_map(|(id, node)| Some((id, node.switch.flowlets()?)))
+            .collect()
     }
 
     pub(super) fn port_records(&self) -> Vec<PortRecord> {

@@ -107,20 +107,25 @@ impl Simulation {
         self.left_network(body.connection);
     }
 
-    /// When the next change or delayed packet is due, if that is before packets on links and `other`.
+    /// When the next change, frame of flow control or delayed packet is due, if that is before packets on links and `other`.
     #[cold]
     #[inline(never)]
     pub(super) fn due_of_lines(&self, other: Time) -> Option<Time> {
-        let next = self.features.lines.as_ref()?.next();
+        let lines = self.features.lines.as_ref();
+        let next = lines.map_or((Time::MAX, 0), |lines| lines.next());
+        let next = next.min((self.due_of_flow_control(), 0));
         let packet = self.wheel.peek().unwrap_or((Time::MAX, u32::MAX));
         let (at, _) = next;
         (next <= packet && at <= other && at != Time::MAX).then_some(at)
     }
 
-    /// Carries out the next change, or delivers the next delayed packet.
+    /// Carries out the next change or what flow control has, or delivers the next delayed packet.
     pub(super) fn next_of_lines<const WATCH: bool>(&mut self, now: Time) {
         self.now = now;
         self.events += 1;
+        if self.due_of_flow_control() <= now {
+            return self.next_of_flow_control::<WATCH>();
+        }
         let Some(lines) = &mut self.features.lines else {
             return;
         };

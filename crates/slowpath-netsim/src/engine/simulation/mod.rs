@@ -3,11 +3,13 @@
 
 mod accounts;
 mod captures;
+mod flow_control;
 mod flows;
 mod lines;
 mod packets;
 
 use super::connection::{Connection, Connections};
+use super::flow_control::FlowControl;
 use super::flying::{Flying, InFlight, Overflow};
 use super::lines::Lines;
 use super::network::Network;
@@ -18,7 +20,7 @@ use super::settings::{FlowSpec, Progress, QueueSeries, Settings, SimulationError
 use super::timers::Timers;
 use super::wheel::Wheel;
 use crate::engine::HostId;
-use crate::host::Interface;
+use crate::host::{Interface, SCHEDULED};
 use crate::results::{Conservation, FlowRecord, Results};
 use crate::tcp::TcpConfig;
 use crate::topology::Node as End;
@@ -76,10 +78,13 @@ struct Node {
 struct Features {
     /// Whether a kind of TCP has a kernel's tick.
     kernels: bool,
-    /// Whether switches manage queues.
-    managed: bool,
     /// Whether a kind of TCP paces.
     paced: bool,
+    /// Whether switches do what most do without: manage queues, divide flows into flowlets,
+    /// stop what sends into them.
+    extras: bool,
+    /// Where switches stop what sends into them.
+    flow_control: Option<Box<FlowControl>>,
     /// Where links do more than to carry, or anything changes during the run.
     lines: Option<Box<Lines>>,
 }
@@ -149,8 +154,10 @@ impl Simulation {
             network: network.clone(),
             features: Features {
                 kernels: settings.tcp.iter().any(|tcp| tcp.kernel_tick.is_some()),
-                managed: !network.managed.is_empty(),
                 paced: settings.tcp.iter().any(TcpConfig::paces),
+                extras: network.has_extras(),
+                flow_control: (!network.pfc.is_empty())
+                    .then(|| Box::new(FlowControl::new(links.len(), interfaces.len()))),
                 lines: None,
             },
             settings,
@@ -243,7 +250,7 @@ impl Simulation {
     ) -> Result<Results, SimulationError> {
         let flows = flows.into_iter();
         let on_change = matches!(self.settings.queues, QueueSeries::OnChange { .. });
-        let features = self.features.lines.is_some() || self.features.managed;
+        let features = self.features.lines.is_some() || self.features.extras;
         if on_change || self.settings.packets || features {
             self.drive::<true>(flows, &mut progress)?;
         } else {
@@ -294,7 +301,7 @@ impl Simulation {
                     self.arrive::<WATCH>(source);
                 } else {
                     let host = source - self.links.len() as u32;
-                    self.interfaces[host as usize].scheduled = false;
+                    self.interfaces[host as usize].hold &= !SCHEDULED;
                     self.kick(host);
                 }
             } else if other <= next_sample {
@@ -336,7 +343,8 @@ impl Simulation {
     /// Whether nothing is to come, in what `other` has and elsewhere.
     fn is_idle(&self, other: Time) -> bool {
         let lines = self.features.lines.as_ref();
-        let calm = lines.is_none_or(|lines| lines.next().0 == Time::MAX);
+        let calm = lines.is_none_or(|lines| lines.next().0 == Time::MAX)
+            && self.due_of_flow_control() == Time::MAX;
         calm && other == Time::MAX && self.wheel.peek().is_none()
     }
 

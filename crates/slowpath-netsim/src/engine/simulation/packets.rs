@@ -6,6 +6,7 @@ use crate::engine::HostId;
 use crate::engine::flying::Flying;
 use crate::engine::packet::{Body, Hop};
 use crate::engine::recorder::{End, Recorder};
+use crate::host::{PAUSED, SCHEDULED};
 use crate::results::SentPacket;
 use slowpath_switch::{DropReason, Outcome, Packet, Passed, PortId, Queued, Time};
 
@@ -98,21 +99,23 @@ impl Simulation {
                 break;
             }
         }
-        if WATCH && self.features.managed {
-            self.after_managed(node, port, link);
+        if WATCH && self.features.extras {
+            self.after_extras(node, port, link);
         }
     }
 
-    /// What the management of a port's queue dropped is gone.
+    /// What the management of a port's queue dropped is gone; flow control looks at what has left.
     #[cold]
     #[inline(never)]
-    fn after_managed(&mut self, node: u32, port: PortId, link: u32) {
+    fn after_extras(&mut self, node: u32, port: PortId, link: u32) {
         let state = &mut self.nodes[node as usize];
         let decrements = state.decrements;
         self.links[link as usize].due = state.switch.due(port).unwrap_or(Time::MAX);
         while let Some(packet) = self.nodes[node as usize].switch.take_dropped() {
             self.drop_packet(packet, DropReason::Early, decrements);
         }
+        self.send_frames(node);
+        self.plan_start(link);
     }
 
     /// The same for a port whose link is not the one that just had an arrival.
@@ -135,9 +138,14 @@ impl Simulation {
     /// A packet came to a switch.
     #[inline]
     pub(super) fn forward<const WATCH: bool>(&mut self, node: u32, by: PortId, hop: Hop) {
-        let state = &self.nodes[node as usize];
-        let next_port = state.switch.next_port(hop.destination(), hop.flow());
-        match state.catch_up {
+        let next_port = match WATCH && self.features.extras {
+            true => self.choose_port(node, &hop),
+            false => {
+                let switch = &self.nodes[node as usize].switch;
+                switch.next_port(hop.destination(), hop.flow())
+            }
+        };
+        match self.nodes[node as usize].catch_up {
             CatchUp::All => self.start_all_due::<WATCH>(node),
             wish => {
                 if let Some(port) = next_port {
@@ -152,8 +160,8 @@ impl Simulation {
                 }
             }
         }
-        if WATCH && self.features.managed {
-            return self.arrive_managed::<WATCH>(node, by, hop);
+        if WATCH && self.features.extras {
+            return self.arrive_extras::<WATCH>(node, by, hop);
         }
         let state = &mut self.nodes[node as usize];
         let mut recorder = Recorder::<WATCH> {
@@ -195,10 +203,18 @@ impl Simulation {
         }
     }
 
-    /// A packet came to a switch of a network where queues are managed.
+    /// The port that a packet will leave by, if its flow's hash does not say.
     #[cold]
     #[inline(never)]
-    fn arrive_managed<const WATCH: bool>(&mut self, node: u32, by: PortId, hop: Hop) {
+    fn choose_port(&mut self, node: u32, hop: &Hop) -> Option<PortId> {
+        let switch = &mut self.nodes[node as usize].switch;
+        switch.choose_port(self.now, hop.destination(), hop.flow())
+    }
+
+    /// A packet came to a switch of a network whose switches do what most do without.
+    #[cold]
+    #[inline(never)]
+    fn arrive_extras<const WATCH: bool>(&mut self, node: u32, by: PortId, hop: Hop) {
         let state = &mut self.nodes[node as usize];
         let mut recorder = Recorder::<WATCH> {
             records: &mut self.records,
@@ -206,12 +222,18 @@ impl Simulation {
             first_link: state.first_link,
         };
         match state.switch.arrive(self.now, by, hop, &mut recorder) {
-            Outcome::Queued(queued) => self.note_queued::<WATCH>(node, hop, queued),
+            Outcome::Queued(queued) => {
+                let link = state.first_link + u32::from(queued.port.0);
+                self.note_queued::<WATCH>(node, hop, queued);
+                self.plan_start(link);
+            }
             Outcome::Dropped { packet, reason } => {
                 let decrements = state.decrements;
                 self.drop_packet(packet, reason, decrements);
             }
         }
+        // What has left at once does not count.
+        self.send_frames(node);
     }
 
     /// When the far end of a link notices what arrives then.
@@ -274,42 +296,51 @@ impl Simulation {
     #[inline]
     pub(super) fn kick(&mut self, host: u32) {
         let interface = &mut self.interfaces[host as usize];
-        if interface.scheduled || interface.is_idle() {
+        if interface.hold != 0 || interface.is_idle() {
+            if interface.hold == PAUSED {
+                self.kick_paused(host);
+            }
             return;
         }
         if interface.line.free_at() <= self.now {
             let Some(hop) = self.next_packet(host) else {
                 return;
             };
-            let interface = &mut self.interfaces[host as usize];
-            let finish = interface.line.send(self.now, hop.bytes());
-            let arrival = finish + interface.line.propagation();
-            self.counts.sent += 1;
-            self.records.labels[usize::from(hop.label())].sent += 1;
-            interface.sent_packets += 1;
-            interface.sent_bytes += u64::from(hop.bytes());
-            if let Some(packets) = &mut self.records.packets {
-                let packet = SentPacket {
-                    at: self.now,
-                    source: HostId(host),
-                    destination: HostId(hop.to()),
-                    key: hop.key(),
-                    bytes: hop.length(),
-                    after: None,
-                };
-                packets.sent(hop.body(), packet);
-            }
-            if self.records.capturing.is_some() {
-                self.capture_sent(&hop);
-            }
-            self.fly(host, arrival, hop);
+            self.put_on_line(host, hop);
         }
         let interface = &mut self.interfaces[host as usize];
         if !interface.is_idle() {
-            interface.scheduled = true;
+            interface.hold |= SCHEDULED;
             let at = interface.line.free_at();
             self.wheel.schedule(self.links.len() as u32 + host, at);
         }
+    }
+
+    /// A host's line is free and takes a packet.
+    #[inline(always)]
+    pub(super) fn put_on_line(&mut self, host: u32, hop: Hop) {
+        let interface = &mut self.interfaces[host as usize];
+        let finish = interface.line.send(self.now, hop.bytes());
+        let arrival = finish + interface.line.propagation();
+        self.counts.sent += 1;
+        self.records.labels[usize::from(hop.label())].sent += 1;
+        interface.sent_packets += 1;
+        interface.sent_bytes += u64::from(hop.bytes());
+        if let Some(packets) = &mut self.records.packets {
+            let packet = SentPacket {
+                at: self.now,
+                source: HostId(host),
+                destination: HostId(hop.to()),
+                key: hop.key(),
+                bytes: hop.length(),
+                after: None,
+            };
+            packets.sent(hop.body(), packet);
+        }
+        if self.records.capturing.is_some() {
+            self.capture_sent(&hop);
+        }
+        self.fly(host, arrival, hop);
     }
 
     /// What a free interface sends next: a waiting packet, or a segment of the next
@@ -324,21 +355,30 @@ impl Simulation {
             return Some(hop);
         }
         while let Some(at) = interface.ready.pop_front() {
-            let hop = self.segment_of(at);
-            let connection = &mut self.connections.places[at as usize];
-            let config = config_of(&self.settings.tcp, connection);
-            connection.ready = connection.sender.wants_to_send(config);
-            if connection.ready {
-                self.interfaces[host as usize].ready.push_back(at);
-            }
-            if hop.is_some() {
-                return hop;
-            }
-            let connection = &self.connections.places[at as usize];
-            if !connection.ready && connection.is_over() {
-                self.connections.close(at);
+            if let Some(hop) = self.segment_in_turn(host, at) {
+                return Some(hop);
             }
             interface = &mut self.interfaces[host as usize];
+        }
+        None
+    }
+
+    /// The segment of a connection whose turn it is, if one may leave. Its next turn is the last.
+    #[inline(always)]
+    pub(super) fn segment_in_turn(&mut self, host: u32, at: u32) -> Option<Hop> {
+        let hop = self.segment_of(at);
+        let connection = &mut self.connections.places[at as usize];
+        let config = config_of(&self.settings.tcp, connection);
+        connection.ready = connection.sender.wants_to_send(config);
+        if connection.ready {
+            self.interfaces[host as usize].ready.push_back(at);
+        }
+        if hop.is_some() {
+            return hop;
+        }
+        let connection = &self.connections.places[at as usize];
+        if !connection.ready && connection.is_over() {
+            self.connections.close(at);
         }
         None
     }
