@@ -3,6 +3,7 @@
 
 use slowpath_recording::Moment;
 use std::fmt;
+use std::slice::from_ref;
 use std::time::Duration;
 
 /// A link of a cause chain. Packets are named by their number among those that their end sent, the SYN being 0. "Sender" is the end whose
@@ -145,6 +146,26 @@ impl Link {
             Link::TimeoutBackoff { .. } => "timeout_backoff",
             Link::RetransmissionLost { .. } => "retransmission_lost",
             Link::TimeoutTooEarly { .. } => "timeout_too_early",
+        }
+    }
+
+    /// The packets that it names, in the order of its words: the sender's, then the receiver's.
+    pub fn packets(&self) -> [&[usize]; 2] {
+        match self {
+            Link::TailDrops { packets } => [packets, &[]],
+            Link::AckDrops { packets } => [&[], packets],
+            Link::WindowUpdates { lost, packets } => [from_ref(lost), packets],
+            Link::TooFewDuplicateAcks { lost, .. } | Link::RaisedThreshold { lost, .. } => {
+                [from_ref(lost), &[]]
+            }
+            Link::DelayedAckAfterTimeout { packet, .. }
+            | Link::DelayedAck { packet, .. }
+            | Link::RetransmissionLost { packet } => [from_ref(packet), &[]],
+            Link::ZeroWindow { packet, .. }
+            | Link::FullWindow { packet, .. }
+            | Link::Unread { packet, .. }
+            | Link::TimeoutTooEarly { packet } => [&[], from_ref(packet)],
+            Link::ShrinkingReceiveBuffer { .. } | Link::TimeoutBackoff { .. } => [&[], &[]],
         }
     }
 }
