@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A chart of a page: two axes with round marks, lines that keep their height until the next point.
 
+use slowpath_text::count;
 use slowpath_trace::picture::Scale;
 use std::fmt::Write;
 
@@ -149,8 +150,11 @@ impl Chart {
     }
 }
 
-/// As many decimals as the distance of the marks has.
+/// As many decimals as the distance of the marks has; of large numbers some digits.
 fn label(value: f64, step: f64) -> String {
+    if step >= 1e3 && value >= 0.0 {
+        return count(value as u64);
+    }
     let digits = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
     format!("{value:.digits$}")
 }
@@ -216,7 +220,7 @@ mod tests {
         // 854 pixels have room for six marks with 140 between them.
         assert_eq!(marks(5.9), "0 1 2 3 4 5");
         assert_eq!(marks(0.59), "0.0 0.1 0.2 0.3 0.4 0.5");
-        assert_eq!(marks(33_600.0), "0 10000 20000 30000");
+        assert_eq!(marks(33_600.0), "0 10.0k 20.0k 30.0k");
     }
 
     #[test]

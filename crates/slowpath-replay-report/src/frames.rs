@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Frames that are named one by one.
 const SHOWN: usize = 6;
 /// How to get frames, where no capture is written.
-pub(crate) const HINT: &str = "packets are numbered from 0, by the end that sent them; --out DIR writes them as captures and gives their frames";
+pub const HINT: &str = "packets are numbered from 0, by the end that sent them; --out DIR writes them as captures and gives their frames";
 
 /// Which frame each packet is in the capture of the end that sent it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

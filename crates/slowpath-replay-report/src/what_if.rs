@@ -2,7 +2,7 @@
 //! Replays with a setting changed, up to the first packet that differs.
 
 use crate::end_name;
-use crate::frames::{Frames, HINT};
+use crate::frames::Frames;
 use crate::output::{
     AnswerOutput, ControlOutput, DepartureOutput, HeaderOutput, SimulatedOutput, SimulationOutput,
     value,
@@ -216,9 +216,6 @@ pub fn write(
         packet(answer.was.as_ref(), answer.is.as_ref(), begun),
         packet(answer.is.as_ref(), answer.was.as_ref(), begun)
     )?;
-    if frames.is_empty() {
-        writeln!(out, "  {HINT}")?;
-    }
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_recording::Recording;
 use slowpath_replay::{Altered, ExplainError, ReplayError, WhatIf, WhatIfError};
-use slowpath_replay_report::frames::Frames;
+use slowpath_replay_report::frames::{Frames, HINT};
 use slowpath_replay_report::{outputs, what_if};
 use std::io::{Write, stdout};
 
@@ -42,12 +42,14 @@ pub(super) fn run(
     let working = outputs::Working::new()?;
     let out = &mut stdout().lock();
     let mut answers = Vec::new();
+    let mut differs = false;
     for number in chosen.iter().copied() {
         let own = working.path.join(format!("what-if-{number}"));
         std::fs::create_dir(&own)
             .map_err(|error| Failure::Write(format!("cannot create {}: {error}", own.display())))?;
         let mut experiment = WhatIf::new(kernel, recording, number, &own).map_err(failed)?;
         let answer = experiment.ask(&args.set).map_err(failed)?;
+        differs |= answer.departure.is_some();
         let simulated = match args.go_on.then(|| experiment.go_on(&args.set, &answer)) {
             None | Some(Ok(None)) => None,
             Some(Ok(Some(continued))) => Some(Ok(continued)),
@@ -69,6 +71,8 @@ pub(super) fn run(
     }
     if args.json {
         writeln!(out, "{}", json!({ "connections": answers }))?;
+    } else if differs && frames.is_empty() {
+        writeln!(out, "{HINT}")?;
     }
     Ok(Outcome::Done)
 }
