@@ -191,6 +191,16 @@ impl fmt::Display for Numbers<'_> {
     }
 }
 
+/// How many.
+struct Timeouts(u32);
+
+impl fmt::Display for Timeouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ending = if self.0 == 1 { "" } else { "s" };
+        write!(f, "{} timeout{ending}", self.0)
+    }
+}
+
 /// In milliseconds.
 pub(super) struct Ms(pub Duration);
 
@@ -205,7 +215,7 @@ impl fmt::Display for Link {
         match self {
             Link::TailDrops { packets } => write!(
                 f,
-                "tail drops: {} lost, and nothing sent behind arrived to report it",
+                "tail drops: {} lost, and nothing that was sent later arrived to report it",
                 Numbers(packets)
             ),
             Link::TooFewDuplicateAcks {
@@ -215,7 +225,7 @@ impl fmt::Display for Link {
                 ..
             } => write!(
                 f,
-                "too few duplicate ACKs: packet {lost} was lost, {duplicates} came, {needed} are needed"
+                "too few duplicate ACKs: packet {lost} was lost; {duplicates} duplicate ACKs came, and a fast retransmission needs {needed}"
             ),
             Link::RaisedThreshold {
                 lost,
@@ -225,7 +235,7 @@ impl fmt::Display for Link {
                 ..
             } => write!(
                 f,
-                "raised duplicate-ACK threshold: packet {lost} was lost, {duplicates} came, and after reordering {threshold} were needed instead of {initial}"
+                "raised duplicate-ACK threshold: packet {lost} was lost; {duplicates} duplicate ACKs came, and after reordering {threshold} were needed instead of {initial}"
             ),
             Link::WindowUpdates { lost, packets } => write!(
                 f,
@@ -244,7 +254,11 @@ impl fmt::Display for Link {
                 Ms(*held)
             ),
             Link::DelayedAck { packet, held, .. } => {
-                write!(f, "delayed ACK: that of packet {packet}, for {}", Ms(*held))
+                write!(
+                    f,
+                    "delayed ACK: the receiver held back its ACK of packet {packet}, for {}",
+                    Ms(*held)
+                )
             }
             Link::ShrinkingReceiveBuffer {
                 unacknowledged,
@@ -269,7 +283,8 @@ impl fmt::Display for Link {
             ),
             Link::TimeoutBackoff { doublings } => write!(
                 f,
-                "timeout backoff: {doublings} before it in a row, {} times as long",
+                "timeout backoff: {} right before it made it {} times as long",
+                Timeouts(*doublings),
                 1u64.checked_shl(*doublings).unwrap_or(u64::MAX)
             ),
             Link::RetransmissionLost { packet } => {

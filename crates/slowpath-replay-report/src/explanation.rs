@@ -105,7 +105,7 @@ pub fn write(
     }
     if left_out > 0 {
         let more = plural(left_out as u64, "message");
-        writeln!(out, "{more} more that lost less time")?;
+        writeln!(out, "{more} more, which lost less time")?;
     }
     let sums = sums(all);
     let parts: Vec<String> = sums
@@ -185,8 +185,11 @@ pub(crate) fn message_text(
             writeln!(out, "      {link}{frames}")?;
         }
         match wait.confirmed {
-            Some(true) => writeln!(out, "      tried: without that it goes on earlier")?,
-            Some(false) => writeln!(out, "      tried: without that nothing changes")?,
+            Some(true) => writeln!(
+                out,
+                "      tried: in a replay without that the message goes on earlier"
+            )?,
+            Some(false) => writeln!(out, "      tried: in a replay without that nothing changes")?,
             None => {}
         }
     }

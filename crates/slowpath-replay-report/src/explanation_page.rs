@@ -80,7 +80,7 @@ pub fn page(
     if not_drawn > 0 {
         let _ = write!(
             page,
-            "<p>{not_drawn} more that lost less time are not drawn.</p>"
+            "<p>{not_drawn} more, which lost less time, are not drawn.</p>"
         );
     }
     if shown.is_empty() {

@@ -113,12 +113,8 @@ fn a_named_frame_is_the_packet_in_the_written_capture() {
     };
     let all = folder.path().join("all");
     let out = all.display().to_string();
-    let page = folder.path().join("page.html");
-    let html = page.display().to_string();
     // All five connections are in one capture: frames are not numbers of packets.
-    let answer = json(&[
-        "explain", &recording, "--quick", "--out", &out, "--html", &html,
-    ]);
+    let answer = json(&["explain", &recording, "--quick", "--out", &out]);
     let connections = answer["connections"].as_array().unwrap();
     let checked: usize = connections
         .iter()
@@ -126,26 +122,36 @@ fn a_named_frame_is_the_packet_in_the_written_capture() {
         .sum();
     // The two lost packets, the retransmission whose ACK was delayed, what ended each wait.
     assert!(checked >= 5, "{answer}");
-    let short = &connections[4]["messages"][0]["waits"][0]["causes"][0];
-    assert_eq!(short["cause"], "tail_drops");
-    let lost = &short["packets"];
-    let frames = [&lost[0]["frame"], &lost[1]["frame"]];
-    let text = slowpath(&["explain", &recording, "--quick", "--out", &out]);
-    let named = format!("[frames {}, {} of client.pcapng]", frames[0], frames[1]);
+    the_short_flow_is_named_everywhere(&recording, folder.path());
+}
+
+/// Text and page name the frames that JSON has; without captures there are none.
+fn the_short_flow_is_named_everywhere(recording: &str, folder: &Path) {
+    let (out, page) = (folder.join("short"), folder.join("page.html"));
+    let [to, html] = [&out, &page].map(|path| path.display().to_string());
+    let first = ["explain", recording, "--quick", "--connection", SHORT];
+    let written = ["--out", &to, "--html", &html];
+    let answer = json(&[&first[..], &written].concat());
+    let connection = &answer["connections"][0];
+    assert!(
+        named_frames_are_those_packets(connection, &out) >= 5,
+        "{answer}"
+    );
+    let cause = &connection["messages"][0]["waits"][0]["causes"][0];
+    assert_eq!(cause["cause"], "tail_drops");
+    let [one, other] = [0, 1].map(|place: usize| cause["packets"][place]["frame"].to_string());
+    let text = slowpath(&[&first[..], &written].concat());
+    let named = format!("[frames {one}, {other} of client.pcapng]");
     assert!(text.contains(&named), "no '{named}' in: {text}");
     assert!(!text.contains("--out DIR"), "{text}");
     let page = std::fs::read_to_string(&page).unwrap();
-    assert!(page.contains(&format!(
-        "frame {} of client.pcapng, lost</title>",
-        frames[0]
-    )));
-    // Without captures there is no frame, and one line says how to get them.
-    let without = json(&["explain", &recording, "--quick"]);
-    let short = &without["connections"][4]["messages"][0]["waits"][0];
-    assert!(
-        short["packet"]["frame"].is_null() && short["causes"][0]["packets"][0]["frame"].is_null()
-    );
-    let text = slowpath(&["explain", &recording, "--quick"]);
+    assert!(page.contains(&format!("frame {one} of client.pcapng, lost</title>")));
+    // Without captures one line says how to get them.
+    let without = json(&first);
+    let wait = &without["connections"][0]["messages"][0]["waits"][0];
+    let named = &wait["causes"][0]["packets"][0];
+    assert!(wait["packet"]["frame"].is_null() && named["frame"].is_null());
+    let text = slowpath(&first);
     assert_eq!(text.matches("--out DIR").count(), 1, "{text}");
     assert!(!text.contains("frame "), "{text}");
 }
