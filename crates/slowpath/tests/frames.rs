@@ -6,6 +6,7 @@ mod command;
 
 use serde_json::Value;
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -77,10 +78,23 @@ fn story(test: &str, folder: &Path) -> Option<String> {
     Some(recording)
 }
 
-/// Every packet with a frame in an explanation is, in the capture of its end, preceded by as many packets of that end as its number says.
-fn named_frames_are_those_packets(connection: &Value, folder: &Path) -> usize {
+/// The captures of a folder: by who sent them, the numbers of the frames in the capture of that end.
+fn sent(folder: &Path) -> [BTreeMap<String, Vec<u64>>; 2] {
+    ["client", "server"].map(|end| {
+        let mut sent: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for frame in tshark(&folder.join(format!("{end}.pcapng"))) {
+            sent.entry(frame.from).or_default().push(frame.number);
+        }
+        sent
+    })
+}
+
+/// Every packet with a frame in an explanation is, in the capture of its end, preceded by as many packets of that end as its number says; how many there are.
+fn named_frames_are_those_packets(
+    connection: &Value,
+    captures: &[BTreeMap<String, Vec<u64>>; 2],
+) -> usize {
     let mut checked = 0;
-    let captures = ["client", "server"].map(|end| tshark(&folder.join(format!("{end}.pcapng"))));
     for message in connection["messages"].as_array().unwrap() {
         for wait in message["waits"].as_array().unwrap() {
             let causes = wait["causes"].as_array().unwrap().iter();
@@ -88,15 +102,10 @@ fn named_frames_are_those_packets(connection: &Value, folder: &Path) -> usize {
             let next = (!wait["packet"].is_null()).then_some(&wait["packet"]);
             for packet in named.chain(next) {
                 let end = packet["end"].as_str().unwrap();
-                let frames = &captures[usize::from(end == "server")];
-                let frame = packet["frame"].as_u64().unwrap();
                 let sender = connection[end].as_str().unwrap();
-                let at = frames.iter().find(|it| it.number == frame).unwrap();
-                assert_eq!(at.from, sender, "{packet}");
-                let before = frames
-                    .iter()
-                    .filter(|it| it.from == sender && it.number < frame);
-                assert_eq!(before.count() as u64, packet["packet"].as_u64().unwrap());
+                let frames = &captures[usize::from(end == "server")][sender];
+                let number = packet["packet"].as_u64().unwrap();
+                assert_eq!(packet["frame"], frames[number as usize], "{packet}");
                 checked += 1;
             }
         }
@@ -116,9 +125,10 @@ fn a_named_frame_is_the_packet_in_the_written_capture() {
     // All five connections are in one capture: frames are not numbers of packets.
     let answer = json(&["explain", &recording, "--quick", "--out", &out]);
     let connections = answer["connections"].as_array().unwrap();
+    let captures = sent(&all);
     let checked: usize = connections
         .iter()
-        .map(|connection| named_frames_are_those_packets(connection, &all))
+        .map(|connection| named_frames_are_those_packets(connection, &captures))
         .sum();
     // The two lost packets, the retransmission whose ACK was delayed, what ended each wait.
     assert!(checked >= 5, "{answer}");
@@ -134,7 +144,7 @@ fn the_short_flow_is_named_everywhere(recording: &str, folder: &Path) {
     let answer = json(&[&first[..], &written].concat());
     let connection = &answer["connections"][0];
     assert!(
-        named_frames_are_those_packets(connection, &out) >= 5,
+        named_frames_are_those_packets(connection, &sent(&out)) >= 5,
         "{answer}"
     );
     let cause = &connection["messages"][0]["waits"][0]["causes"][0];
