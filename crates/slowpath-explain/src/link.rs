@@ -218,25 +218,7 @@ impl fmt::Display for Link {
                 "tail drops: {} lost, and nothing that was sent later arrived to report it",
                 Numbers(packets)
             ),
-            Link::TooFewDuplicateAcks {
-                lost,
-                duplicates,
-                needed,
-                ..
-            } => write!(
-                f,
-                "too few duplicate ACKs: packet {lost} was lost; {duplicates} duplicate ACKs came, and a fast retransmission needs {needed}"
-            ),
-            Link::RaisedThreshold {
-                lost,
-                duplicates,
-                threshold,
-                initial,
-                ..
-            } => write!(
-                f,
-                "raised duplicate-ACK threshold: packet {lost} was lost; {duplicates} duplicate ACKs came, and after reordering {threshold} were needed instead of {initial}"
-            ),
+            Link::TooFewDuplicateAcks { .. } | Link::RaisedThreshold { .. } => self.duplicates(f),
             Link::WindowUpdates { lost, packets } => write!(
                 f,
                 "duplicate ACKs not counted: packet {lost} was lost, and each of the {} ACKs that repeated its number announced another window ({})",
@@ -294,6 +276,34 @@ impl fmt::Display for Link {
                 f,
                 "the timeout was too early: ACK {packet} of the receiver was on its way"
             ),
+        }
+    }
+}
+
+impl Link {
+    /// The two about duplicate ACKs.
+    fn duplicates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Link::TooFewDuplicateAcks {
+                lost,
+                duplicates,
+                needed,
+                ..
+            } => write!(
+                f,
+                "too few duplicate ACKs: packet {lost} was lost; {duplicates} duplicate ACKs came, and a fast retransmission needs {needed}"
+            ),
+            Link::RaisedThreshold {
+                lost,
+                duplicates,
+                threshold,
+                initial,
+                ..
+            } => write!(
+                f,
+                "raised duplicate-ACK threshold: packet {lost} was lost; {duplicates} duplicate ACKs came, and after reordering {threshold} were needed instead of {initial}"
+            ),
+            _ => Ok(()),
         }
     }
 }
