@@ -73,8 +73,8 @@ pub use owners::{CommandLines, OwnerOptions, Rules, RulesError, redacted};
 pub use poll_report::PollReport;
 pub use process_state::process_state;
 pub use recorder::{
-    EventSource, FolderError, KeepFilter, KeptRecording, OpenRecorder, RecordError, RecordOptions,
-    RecorderState, kernel,
+    EventSource, FolderError, KeepFilter, KeptRecording, Laboratory, OpenRecorder, RecordError,
+    RecordOptions, RecorderState, kernel,
 };
 pub use scripted_agent::ScriptedAgent;
 pub use slowpath_model::{Capabilities, HistoryPoint};

@@ -3,6 +3,7 @@
 
 use slowpath_recording::Moment;
 use std::fmt;
+use std::slice::from_ref;
 use std::time::Duration;
 
 /// A link of a cause chain. Packets are named by their number among those that their end sent, the SYN being 0. "Sender" is the end whose
@@ -147,6 +148,26 @@ impl Link {
             Link::TimeoutTooEarly { .. } => "timeout_too_early",
         }
     }
+
+    /// The packets that it names, in the order of its words: the sender's, then the receiver's.
+    pub fn packets(&self) -> [&[usize]; 2] {
+        match self {
+            Link::TailDrops { packets } => [packets, &[]],
+            Link::AckDrops { packets } => [&[], packets],
+            Link::WindowUpdates { lost, packets } => [from_ref(lost), packets],
+            Link::TooFewDuplicateAcks { lost, .. } | Link::RaisedThreshold { lost, .. } => {
+                [from_ref(lost), &[]]
+            }
+            Link::DelayedAckAfterTimeout { packet, .. }
+            | Link::DelayedAck { packet, .. }
+            | Link::RetransmissionLost { packet } => [from_ref(packet), &[]],
+            Link::ZeroWindow { packet, .. }
+            | Link::FullWindow { packet, .. }
+            | Link::Unread { packet, .. }
+            | Link::TimeoutTooEarly { packet } => [&[], from_ref(packet)],
+            Link::ShrinkingReceiveBuffer { .. } | Link::TimeoutBackoff { .. } => [&[], &[]],
+        }
+    }
 }
 
 /// Numbers, long rows cut.
@@ -170,6 +191,16 @@ impl fmt::Display for Numbers<'_> {
     }
 }
 
+/// How many.
+struct Timeouts(u32);
+
+impl fmt::Display for Timeouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ending = if self.0 == 1 { "" } else { "s" };
+        write!(f, "{} timeout{ending}", self.0)
+    }
+}
+
 /// In milliseconds.
 pub(super) struct Ms(pub Duration);
 
@@ -184,28 +215,10 @@ impl fmt::Display for Link {
         match self {
             Link::TailDrops { packets } => write!(
                 f,
-                "tail drops: {} lost, and nothing sent behind arrived to report it",
+                "tail drops: {} lost, and nothing that was sent later arrived to report it",
                 Numbers(packets)
             ),
-            Link::TooFewDuplicateAcks {
-                lost,
-                duplicates,
-                needed,
-                ..
-            } => write!(
-                f,
-                "too few duplicate ACKs: packet {lost} was lost, {duplicates} came, {needed} are needed"
-            ),
-            Link::RaisedThreshold {
-                lost,
-                duplicates,
-                threshold,
-                initial,
-                ..
-            } => write!(
-                f,
-                "raised duplicate-ACK threshold: packet {lost} was lost, {duplicates} came, and after reordering {threshold} were needed instead of {initial}"
-            ),
+            Link::TooFewDuplicateAcks { .. } | Link::RaisedThreshold { .. } => self.duplicates(f),
             Link::WindowUpdates { lost, packets } => write!(
                 f,
                 "duplicate ACKs not counted: packet {lost} was lost, and each of the {} ACKs that repeated its number announced another window ({})",
@@ -223,7 +236,11 @@ impl fmt::Display for Link {
                 Ms(*held)
             ),
             Link::DelayedAck { packet, held, .. } => {
-                write!(f, "delayed ACK: that of packet {packet}, for {}", Ms(*held))
+                write!(
+                    f,
+                    "delayed ACK: the receiver held back its ACK of packet {packet}, for {}",
+                    Ms(*held)
+                )
             }
             Link::ShrinkingReceiveBuffer {
                 unacknowledged,
@@ -248,7 +265,8 @@ impl fmt::Display for Link {
             ),
             Link::TimeoutBackoff { doublings } => write!(
                 f,
-                "timeout backoff: {doublings} before it in a row, {} times as long",
+                "timeout backoff: {} right before it made it {} times as long",
+                Timeouts(*doublings),
                 1u64.checked_shl(*doublings).unwrap_or(u64::MAX)
             ),
             Link::RetransmissionLost { packet } => {
@@ -258,6 +276,34 @@ impl fmt::Display for Link {
                 f,
                 "the timeout was too early: ACK {packet} of the receiver was on its way"
             ),
+        }
+    }
+}
+
+impl Link {
+    /// The two about duplicate ACKs.
+    fn duplicates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Link::TooFewDuplicateAcks {
+                lost,
+                duplicates,
+                needed,
+                ..
+            } => write!(
+                f,
+                "too few duplicate ACKs: packet {lost} was lost; {duplicates} duplicate ACKs came, and a fast retransmission needs {needed}"
+            ),
+            Link::RaisedThreshold {
+                lost,
+                duplicates,
+                threshold,
+                initial,
+                ..
+            } => write!(
+                f,
+                "raised duplicate-ACK threshold: packet {lost} was lost; {duplicates} duplicate ACKs came, and after reordering {threshold} were needed instead of {initial}"
+            ),
+            _ => Ok(()),
         }
     }
 }

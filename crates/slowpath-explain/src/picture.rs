@@ -2,9 +2,9 @@
 //! A message over time, as a time-sequence graph draws it.
 
 use super::messages::Message;
+use super::sent::SentBytes;
 use super::timeline::Timeline;
 use slowpath_recording::{Handler, Moment};
-use std::ops::Range;
 
 /// Points of each kind, at most about.
 const MOST: usize = 1_000;
@@ -20,21 +20,6 @@ pub struct Picture {
     pub acknowledged: Vec<(Moment, u64)>,
     /// Up to where the windows let it send, when that changed.
     pub windows: Vec<WindowEdges>,
-}
-
-/// A packet's payload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentBytes {
-    /// When it was sent.
-    pub at: Moment,
-    /// Its number among the end's packets, from 0.
-    pub number: usize,
-    /// Its bytes.
-    pub bytes: Range<u64>,
-    /// Some of it had been sent before.
-    pub again: bool,
-    /// It did not arrive.
-    pub lost: bool,
 }
 
 /// Up to where each window reaches.
@@ -90,13 +75,7 @@ pub(super) fn picture(timeline: &Timeline<'_>, message: &Message) -> Picture {
     let packets = timeline.packets[end].iter().enumerate();
     let packets = packets.filter(|(_, packet)| packet.carries(&message.bytes));
     picture.packets = packets
-        .map(|(number, packet)| SentBytes {
-            at: packet.at,
-            number,
-            bytes: packet.bytes.clone(),
-            again: packet.again,
-            lost: packet.got.is_none(),
-        })
+        .map(|(number, packet)| SentBytes::new(number, packet))
         .collect();
     // What was lost or sent again is what the picture is for.
     let plain = picture.packets.iter().filter(|it| !it.again && !it.lost);

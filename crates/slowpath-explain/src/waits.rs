@@ -4,7 +4,7 @@
 use super::causes;
 use super::link::Link;
 use super::messages::{self, Message};
-use super::state::{Pending, Window};
+use super::state::{Pending, State, Window};
 use super::timeline::{Packet, Step, Timeline};
 use super::wait_kind::{PAUSE, Waited};
 use slowpath_recording::{Handler, Moment, Timer};
@@ -260,12 +260,7 @@ fn waited(timeline: &Timeline<'_>, end: usize, step: &Step<'_>, gap: Duration) -
         Handler::Timer {
             timer: Timer::Write,
             ..
-        } => match step.before.map(|state| state.pending()) {
-            Some(Pending::LossProbe) => Some(Waited::LossProbe),
-            Some(Pending::Reordering) => Some(Waited::ReorderingTimer),
-            Some(Pending::ZeroWindowProbe) => Some(Waited::ReceiveWindow),
-            _ => again.then_some(Waited::Timeout),
-        },
+        } => timer(step, again),
         Handler::Packet { number, .. } => {
             let (before, after) = (step.before?, step.after?);
             if again && before.recovery() < RECOVERY && after.recovery() == RECOVERY {
@@ -294,6 +289,16 @@ fn waited(timeline: &Timeline<'_>, end: usize, step: &Step<'_>, gap: Duration) -
         }
         Handler::Send { .. } => long.then_some(Waited::Application),
         _ => long.then_some(Waited::Network),
+    }
+}
+
+/// What a run of the timer of retransmissions was for; `again`: it sent what had been sent.
+pub(super) fn timer(step: &Step<'_>, again: bool) -> Option<Waited> {
+    match step.before.map(State::pending) {
+        Some(Pending::LossProbe) => Some(Waited::LossProbe),
+        Some(Pending::Reordering) => Some(Waited::ReorderingTimer),
+        Some(Pending::ZeroWindowProbe) => Some(Waited::ReceiveWindow),
+        _ => again.then_some(Waited::Timeout),
     }
 }
 

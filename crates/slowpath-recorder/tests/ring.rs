@@ -228,7 +228,8 @@ impl Scene {
             + counts.dropped_ended
             + counts.dropped_living
             + counts.dropped_large
-            + counts.cut_short;
+            + counts.cut_short
+            + counts.unreplayable;
         assert_eq!(counts.opened, all, "nothing goes silently: {counts:?}");
     }
 }
@@ -304,8 +305,8 @@ fn one_that_was_asked_for_is_saved_at_its_end_and_not_before() {
     scene.work(ROOMY);
     let saved = &scene.saved[&number];
     assert_eq!(
-        (saved.runs, saved.gap, saved.cut_short),
-        ([100, 100], None, false)
+        (saved.runs, saved.one_sided, saved.cut_short),
+        ([100, 100], false, false)
     );
     assert_eq!(scene.ring.connections(), 0);
     // It need not be asked for again.
@@ -327,11 +328,7 @@ fn one_that_lives_on_is_saved_when_patience_ends_with_what_is_not_reported_yet()
             digest: 5,
             ..End::default()
         },
-        End {
-            gap: Some(0),
-            lost: 2,
-            ..End::default()
-        },
+        End::default(),
     ];
     scene.script.borrow_mut().rest.insert(number, ends);
     for _ in 0..9 {
@@ -342,18 +339,111 @@ fn one_that_lives_on_is_saved_when_patience_ends_with_what_is_not_reported_yet()
     let saved = scene.ring.work(Moment(scene.clock), 0);
     assert_eq!(saved.len(), 1);
     assert_eq!(
-        (saved[0].runs, saved[0].gap, saved[0].ended),
-        ([13, 0], Some((1, 0)), None)
+        (saved[0].runs, saved[0].one_sided, saved[0].ended),
+        ([13, 0], false, None)
     );
     let decoded = recording::decode(&saved[0].file).expect("a recording");
-    let [client, server] = &decoded.connections[0].ends;
+    let [client, _] = &decoded.connections[0].ends;
     assert_eq!(client.runs.len(), 13);
     assert_eq!(client.runs[12].at, rest[2].at);
-    assert_eq!((server.gap, server.lost), (Some(0), 2));
-    assert!(decoded.connections[0].replayable().is_err());
+    assert_eq!(decoded.connections[0].replayable(), Ok(()));
     // It is not asked for again: nothing more, until the end.
     scene.clock += 100 * SECOND;
     assert!(scene.ring.work(Moment(scene.clock), 0).is_empty());
+}
+
+/// One that was asked for is not saved and not held any more; the reason.
+fn unreplayable(scene: &mut Scene, number: u64) -> String {
+    let unkept = scene.ring.unkept();
+    assert_eq!(scene.ring.connections(), 0);
+    assert_eq!(
+        scene.ring.unwanted(),
+        [number],
+        "no further events are wanted"
+    );
+    let [unkept] = unkept.as_slice() else {
+        panic!("{unkept:?}")
+    };
+    assert_eq!(unkept.addresses, addresses(number));
+    assert_eq!(unkept.reasons, ["Timeout"]);
+    let counts = scene.ring.counts();
+    assert_eq!(
+        (counts.unreplayable, counts.saved, counts.missing),
+        (1, 0, 0)
+    );
+    // A later request hears the same.
+    assert_eq!(scene.ask(number), Err(unkept.missing.clone()));
+    unkept.missing.to_string()
+}
+
+#[test]
+fn one_of_which_events_were_lost_is_not_saved() {
+    let mut scene = Scene::new(ROOMY);
+    let number = scene.open();
+    scene.runs(number, 0, 10);
+    scene.runs(number, 1, 4);
+    scene.work(ROOMY);
+    scene.ask(number).expect("held");
+    let lost = End {
+        runs: runs(&mut scene.random, &mut scene.clock, 3),
+        gap: Some(3),
+        lost: 2,
+        ..End::default()
+    };
+    let ends = [End::default(), lost];
+    scene.script.borrow_mut().rest.insert(number, ends);
+    scene.clock += 10 * SECOND;
+    assert!(scene.ring.work(Moment(scene.clock), 2).is_empty());
+    // Four runs were reported, three more are known.
+    assert_eq!(
+        unreplayable(&mut scene, number),
+        "its server is not replayable after event 7: events are missing there"
+    );
+}
+
+#[test]
+fn one_that_does_what_no_replay_can_do_is_not_held_any_longer() {
+    let mut scene = Scene::new(ROOMY);
+    let number = scene.open();
+    scene.runs(number, 0, 5);
+    scene.work(ROOMY);
+    scene.ask(number).expect("held");
+    let mut run = runs(&mut scene.random, &mut scene.clock, 1);
+    // SO_TIMESTAMPING (include/uapi/asm-generic/socket.h).
+    run[0].handler = Handler::Option {
+        level: 1,
+        name: 37,
+        value: 1,
+    };
+    scene.script.borrow_mut().updates.push(Update::Runs {
+        number,
+        end: 0,
+        runs: run,
+    });
+    assert!(scene.ring.work(Moment(scene.clock), 0).is_empty());
+    assert_eq!(
+        unreplayable(&mut scene, number),
+        "its client is not replayable after event 5: SO_TIMESTAMPING"
+    );
+}
+
+#[test]
+fn one_whose_settings_no_replay_can_have_is_not_held() {
+    let mut scene = Scene::new(ROOMY);
+    let joiner = Joiner(Rc::clone(&scene.script));
+    let ring = Ring::new(Box::new(joiner), Origin::default(), ROOMY);
+    scene.ring = ring.checking(|_, _| Err("an mtu of 9".to_owned()));
+    let number = scene.open();
+    scene.runs(number, 0, 5);
+    scene.work(ROOMY);
+    assert_eq!(scene.ring.connections(), 0);
+    let missing = scene.ask(number).expect_err("it is not held");
+    assert_eq!(missing.to_string(), "it cannot be replayed: an mtu of 9");
+    assert_eq!(scene.ring.counts().unreplayable, 1);
+    assert!(
+        scene.ring.unkept().is_empty(),
+        "it was not asked for before"
+    );
 }
 
 #[test]

@@ -30,8 +30,10 @@ mod one_sided_frames;
 pub mod options;
 mod outcome;
 mod recorder_kind;
+mod replay_kind;
 pub mod sampling;
 pub mod sysctls;
+mod unit;
 mod validate;
 mod varint;
 mod writer;
@@ -49,6 +51,8 @@ pub use outcome::{
     TicksAt,
 };
 pub use recorder_kind::RecorderKind;
+pub use replay_kind::ReplayKind;
+pub use unit::Unit;
 pub use validate::{Impossible, Invalid, Unreplayable};
 pub use writer::Writer;
 

@@ -97,6 +97,21 @@ pub enum Unreplayable {
     },
 }
 
+impl Unreplayable {
+    /// What of an end's settings no replay has.
+    pub fn of_socket(end: usize, socket: &BTreeMap<String, String>) -> Option<Self> {
+        let what = options::refused_congestion(socket.get("congestion")?)?;
+        let after = 0;
+        Some(Unreplayable::Refused { end, after, what })
+    }
+
+    /// What of a run no replay can do; `after`: the number of the end's runs before it.
+    pub fn of_run(end: usize, after: u64, run: &Run) -> Option<Self> {
+        let what = options::refused(&run.handler)?;
+        Some(Unreplayable::Refused { end, after, what })
+    }
+}
+
 impl Connection {
     /// Whether all is there that a replay needs.
     ///
@@ -104,22 +119,14 @@ impl Connection {
     /// What is not.
     pub fn replayable(&self) -> Result<(), Unreplayable> {
         for (end, socket) in self.settings.socket.iter().enumerate() {
-            let name = socket.get("congestion");
-            if let Some(what) = name.and_then(|name| options::refused_congestion(name)) {
-                let after = 0;
-                return Err(Unreplayable::Refused { end, after, what });
+            if let Some(refused) = Unreplayable::of_socket(end, socket) {
+                return Err(refused);
             }
         }
         for (place, end) in self.ends.iter().enumerate() {
-            let runs = end.runs.iter().enumerate();
-            let refused = runs.filter_map(|(run, it)| Some((run, options::refused(&it.handler)?)));
-            if let Some((run, what)) = refused.into_iter().next() {
-                let after = run as u64;
-                return Err(Unreplayable::Refused {
-                    end: place,
-                    after,
-                    what,
-                });
+            let mut runs = end.runs.iter().zip(0..);
+            if let Some(refused) = runs.find_map(|(it, run)| Unreplayable::of_run(place, run, it)) {
+                return Err(refused);
             }
         }
         for (place, end) in self.ends.iter().enumerate() {

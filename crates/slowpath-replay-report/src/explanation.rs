@@ -2,6 +2,7 @@
 //! Why messages of recorded connections were slow.
 
 use crate::end_name;
+use crate::frames::{Frames, HINT};
 use crate::output::{
     CauseOutput, ExplainedOutput, ExplanationOutput, MessageOutput, WaitOutput, value,
 };
@@ -80,6 +81,7 @@ pub fn write(
     selection: Selection,
     recording: &Recording,
     all: &[ConnectionExplanation],
+    frames: &Frames,
     paint: Paint,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -94,15 +96,16 @@ pub fn write(
     }
     let (shown, left_out) = selection.of(all);
     let mut before = None;
+    let named = names_packets(&shown);
     for (number, message) in shown {
         if before.replace(number) != Some(number) {
             writeln!(out, "{}", head(number))?;
         }
-        message_text(message, out)?;
+        message_text(number, message, frames, out)?;
     }
     if left_out > 0 {
         let more = plural(left_out as u64, "message");
-        writeln!(out, "{more} more that lost less time")?;
+        writeln!(out, "{more} more, which lost less time")?;
     }
     let sums = sums(all);
     let parts: Vec<String> = sums
@@ -114,10 +117,41 @@ pub fn write(
         true => writeln!(out, "no messages")?,
         false => writeln!(out, "{}: {}", paint.bold(&total), parts.join(", "))?,
     }
+    if named && frames.is_empty() {
+        writeln!(out, "{HINT}")?;
+    }
     Ok(())
 }
 
-pub(crate) fn message_text(it: &Explanation, out: &mut dyn Write) -> io::Result<()> {
+/// Whether a cause of one of them names a packet.
+pub(crate) fn names_packets(shown: &[(usize, &Explanation)]) -> bool {
+    let mut links = shown.iter().flat_map(|(_, message)| message.chain());
+    links.any(|link| link.packets().iter().any(|all| !all.is_empty()))
+}
+
+/// The frames of the packets that a cause names, in brackets.
+fn frames_of(frames: &Frames, number: usize, sender: u8, link: &Link) -> String {
+    let ends = [sender, 1 - sender].into_iter().zip(link.packets());
+    let named = ends.filter_map(|(end, packets)| frames.name(number, end, packets));
+    let named: Vec<String> = named.collect();
+    match named.is_empty() {
+        true => String::new(),
+        false => format!(" [{}]", named.join("; ")),
+    }
+}
+
+/// The first packet that the run sent which ended a wait.
+fn next_packet(wait: &Wait) -> Option<usize> {
+    (!wait.sent.is_empty()).then_some(wait.sent.start)
+}
+
+pub(crate) fn message_text(
+    number: usize,
+    it: &Explanation,
+    frames: &Frames,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let sender = it.message.end;
     let bytes = it.message.bytes.end - it.message.bytes.start;
     write!(
         out,
@@ -134,19 +168,28 @@ pub(crate) fn message_text(it: &Explanation, out: &mut dyn Write) -> io::Result<
     writeln!(out, ": {}", it.category.words())?;
     for wait in &it.waits {
         let from = wait.from.0.saturating_sub(it.message.begun.0);
-        writeln!(
+        write!(
             out,
             "    after {:.3} ms it waited {:.3} ms for {}",
             ms(Duration::from_nanos(from)),
             ms(wait.duration()),
             wait.waited.words()
         )?;
+        let next = next_packet(wait);
+        if let Some(next) = next.and_then(|next| frames.name(number, sender, &[next])) {
+            write!(out, "; then it sent {next}")?;
+        }
+        writeln!(out)?;
         for link in &wait.links {
-            writeln!(out, "      {link}")?;
+            let frames = frames_of(frames, number, sender, link);
+            writeln!(out, "      {link}{frames}")?;
         }
         match wait.confirmed {
-            Some(true) => writeln!(out, "      tried: without that it goes on earlier")?,
-            Some(false) => writeln!(out, "      tried: without that nothing changes")?,
+            Some(true) => writeln!(
+                out,
+                "      tried: in a replay without that the message goes on earlier"
+            )?,
+            Some(false) => writeln!(out, "      tried: in a replay without that nothing changes")?,
             None => {}
         }
     }
@@ -154,7 +197,12 @@ pub(crate) fn message_text(it: &Explanation, out: &mut dyn Write) -> io::Result<
 }
 
 /// The explanations as JSON, in the order of the recording.
-pub fn json(selection: Selection, recording: &Recording, all: &[ConnectionExplanation]) -> Value {
+pub fn json(
+    selection: Selection,
+    recording: &Recording,
+    all: &[ConnectionExplanation],
+    frames: &Frames,
+) -> Value {
     let (shown, _) = selection.of(all);
     let one = |one: &ConnectionExplanation| {
         let [client, server] = recording.connections[one.number].addresses;
@@ -167,7 +215,8 @@ pub fn json(selection: Selection, recording: &Recording, all: &[ConnectionExplan
             server: server.to_string(),
             messages: messages
                 .ok()
-                .map(|all| all.iter().filter(is_shown).map(message).collect()),
+                .map(|all| all.iter().filter(is_shown))
+                .map(|shown| shown.map(|it| message(one.number, it, frames)).collect()),
             error: messages.err().cloned(),
         }
     };
@@ -178,7 +227,9 @@ pub fn json(selection: Selection, recording: &Recording, all: &[ConnectionExplan
     })
 }
 
-fn message(it: &Explanation) -> MessageOutput {
+fn message(number: usize, it: &Explanation, frames: &Frames) -> MessageOutput {
+    let sender = it.message.end;
+    let waits = it.waits.iter();
     MessageOutput {
         end: end_name(it.message.end),
         message: it.message.number,
@@ -190,25 +241,33 @@ fn message(it: &Explanation) -> MessageOutput {
         slowdown: it.slowdown(),
         category: it.category.name(),
         bytes_sent_again: it.sent_again,
-        waits: it.waits.iter().map(wait).collect(),
+        waits: waits.map(|it| wait(number, sender, it, frames)).collect(),
     }
 }
 
-fn wait(it: &Wait) -> WaitOutput {
+fn wait(number: usize, sender: u8, it: &Wait, frames: &Frames) -> WaitOutput {
+    let next = next_packet(it);
+    let links = it.links.iter();
     WaitOutput {
         waited_for: it.waited.name(),
         from_ns: it.from.0,
         milliseconds: ms(it.duration()),
         run: it.run,
+        packet: next.map(|packet| frames.json(number, sender, packet)),
         late: it.late,
         confirmed: it.confirmed,
-        causes: it.links.iter().map(cause).collect(),
+        causes: links.map(|it| cause(number, sender, it, frames)).collect(),
     }
 }
 
-fn cause(link: &Link) -> CauseOutput {
+fn cause(number: usize, sender: u8, link: &Link, frames: &Frames) -> CauseOutput {
+    let ends = [sender, 1 - sender].into_iter().zip(link.packets());
+    let packets = ends.flat_map(|(end, all)| all.iter().map(move |packet| (end, *packet)));
     CauseOutput {
         cause: link.name(),
         text: link.to_string(),
+        packets: packets
+            .map(|(end, packet)| frames.json(number, end, packet))
+            .collect(),
     }
 }

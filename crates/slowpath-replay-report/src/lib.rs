@@ -10,17 +10,20 @@
 //!
 //! What it never does: run a kernel, judge.
 
+mod chart;
 pub mod collection;
 pub mod dump;
 pub mod explanation;
 pub mod explanation_page;
 pub mod file;
 pub mod fitted;
+pub mod frames;
 pub mod info;
 pub mod list;
 pub mod one_sided;
 mod output;
 pub mod outputs;
+pub mod probe_page;
 pub mod replayed;
 #[cfg(test)]
 mod schema;

@@ -4,7 +4,8 @@
 use crate::output::{ListOutput, ListedConnection, value};
 use crate::{end_name, ends};
 use serde_json::Value;
-use slowpath_recording::{Connection, Decoded, End, Handler, RecorderKind, Recording, Timer};
+use slowpath_lab::virtual_time::SOURCE;
+use slowpath_recording::{Connection, Decoded, End, Handler, Recording, ReplayKind, Timer};
 use slowpath_text::{Columns, Paint, bytes as size, plain, plural};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -27,7 +28,7 @@ fn listed(recording: &Recording) -> Vec<ListedConnection> {
             runs: end.runs.len() as u64,
             write_timers: timers(&[end], Timer::Write),
             delayed_acks: timers(&[end], Timer::DelayedAck),
-            replay: "one_sided",
+            replay: ReplayKind::OneSided.name(),
             reason: Some(format!(
                 "only the {} was recorded here: `slowpath recording join`",
                 end_name((it.side & 1) as u8)
@@ -45,7 +46,8 @@ fn joined(recording: &Recording, it: &Connection) -> ListedConnection {
     let [client, server] = it.addresses;
     let both = [&it.ends[0], &it.ends[1]];
     let reason = it.replayable().err().map(|reason| reason.to_string());
-    let inferred = recording.origin.recorder == RecorderKind::Tracepoints;
+    let possible = || slowpath_replay::possible_settings(it.addresses, &it.settings);
+    let reason = reason.or_else(|| possible().err().map(|reason| reason.to_string()));
     ListedConnection {
         connection: 0,
         client: client.to_string(),
@@ -56,10 +58,9 @@ fn joined(recording: &Recording, it: &Connection) -> ListedConnection {
         runs: both.iter().map(|end| end.runs.len() as u64).sum(),
         write_timers: timers(&both, Timer::Write),
         delayed_acks: timers(&both, Timer::DelayedAck),
-        replay: match (&reason, inferred) {
-            (Some(_), _) => "not_possible",
-            (None, true) => "inferred",
-            (None, false) => "exact",
+        replay: match &reason {
+            Some(_) => "not_possible",
+            None => ReplayKind::of(&recording.origin, false, SOURCE).name(),
         },
         reason,
     }

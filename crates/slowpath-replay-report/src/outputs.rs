@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The files of a replay: packets of both ends, and the state of the sockets.
 
+use crate::frames::Frames;
 use crate::replayed::Batch;
 use crate::{SIDES, end_name};
 use slowpath_files::OutputFile;
-use slowpath_recording::fields::{FLAG, Variable};
-use slowpath_recording::{Connection, Recording};
+use slowpath_recording::fields::{FLAG, Field, Variable};
+use slowpath_recording::{Connection, Handler, Recording};
 use slowpath_replay::relabel;
-use slowpath_replay::{FIRST_PORT, Probe};
+use slowpath_replay::{Captures, FIRST_PORT, Probe};
 use slowpath_table::{Column, Kind, Settings, Value, Writer};
 use slowpath_trace::read::{Input, Inputs};
 use slowpath_trace::write;
@@ -65,7 +66,7 @@ impl Drop for Working {
     }
 }
 
-/// A column of `probes.parquet`.
+/// A variable that was asked for: a column of `probes.parquet`, a line of the page.
 #[derive(Clone, Debug)]
 pub struct Probed {
     /// The name that the user gave.
@@ -74,7 +75,50 @@ pub struct Probed {
     pub variable: Variable,
 }
 
-/// Writes captures and probes into a folder, which is created if it does not exist.
+fn failed(path: &Path, error: &dyn std::fmt::Display) -> OutputError {
+    OutputError(format!("cannot write {}: {error}", path.display()))
+}
+
+/// Writes the captures of both ends into a folder, which is created if it does not exist; gives the frame of each packet.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn captures(
+    folder: &Path,
+    recording: &Recording,
+    all: &[Captures],
+) -> Result<Frames, OutputError> {
+    slowpath_files::create_folder(folder).map_err(|error| failed(folder, &error))?;
+    let mut frames = Frames::default();
+    for (end, name) in NAMES.iter().enumerate() {
+        let path = folder.join(name);
+        let packets = capture(&path, end, recording, all);
+        frames.add(end as u8, &packets.map_err(|error| failed(&path, &error))?);
+    }
+    Ok(frames)
+}
+
+impl Probed {
+    /// Its value after a run; `None`: no acknowledgment was looked at, so that there are no flags of one.
+    fn value(&self, probe: &Probe) -> Option<i64> {
+        match self.variable {
+            Variable::Checked(field) => Some(probe.fields[field].into()),
+            Variable::More(place) => {
+                let there = |value: &i64| place != FLAG || *value != 0;
+                probe.more.get(place).copied().filter(there)
+            }
+        }
+    }
+
+    /// The same in its unit; `None` also without a socket, and where it stands for no limit or no sample.
+    pub(crate) fn measured(&self, probe: &Probe, hz: u32) -> Option<f64> {
+        let there = probe.fields[Field::State] != 0;
+        let value = self.value(probe).filter(|_| there)?;
+        self.variable.measured(value, hz)
+    }
+}
+
+/// Writes captures and probes into a folder, which is created if it does not exist; gives the frame of each packet.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -83,23 +127,17 @@ pub fn write(
     recording: &Recording,
     batches: &[Batch],
     probed: &[Probed],
-) -> Result<(), OutputError> {
-    let failed = |path: &Path, error: &dyn std::fmt::Display| {
-        OutputError(format!("cannot write {}: {error}", path.display()))
-    };
-    slowpath_files::create_folder(folder).map_err(|error| failed(folder, &error))?;
-    for (end, name) in NAMES.iter().enumerate() {
-        let path = folder.join(name);
-        capture(&path, end, recording, batches).map_err(|error| failed(&path, &error))?;
-    }
+) -> Result<Frames, OutputError> {
+    let all: Vec<Captures> = batches.iter().filter_map(Batch::captures).collect();
+    let frames = captures(folder, recording, &all)?;
     if !probed.is_empty() {
         let path = folder.join("probes.parquet");
         probes(&path, recording, batches, probed).map_err(|error| failed(&path, &error))?;
     }
-    Ok(())
+    Ok(frames)
 }
 
-/// `functions.txt`: each run's handler and the functions that it called.
+/// `functions.txt`: each run's handler and the functions that it called; the frame of a packet that came in.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -107,20 +145,27 @@ pub fn functions(
     folder: &Path,
     recording: &Recording,
     batches: &[Batch],
+    frames: &Frames,
 ) -> Result<(), OutputError> {
     let mut text = String::new();
     for batch in batches {
-        let connection = batch
-            .places
-            .first()
-            .map(|place| &recording.connections[*place]);
+        let number = batch.places.first().copied().unwrap_or(usize::MAX);
+        let connection = recording.connections.get(number);
         for line in batch.replayed.functions.lines() {
             match named_run(line).zip(connection) {
                 Some(((end, run), connection)) => {
                     let runs = &connection.ends[end].runs;
                     if let Some(it) = usize::try_from(run).ok().and_then(|run| runs.get(run)) {
                         let name = end_name(end as u8);
-                        text += &format!("{name} run {run}, {} ns: {:?}\n", it.at.0, it.handler);
+                        let frame = match it.handler {
+                            Handler::Packet { number: packet, .. } => {
+                                frames.name(number, 1 - end as u8, &[packet as usize])
+                            }
+                            _ => None,
+                        };
+                        let frame = frame.map_or(String::new(), |frame| format!(" [{frame}]"));
+                        let (at, handler) = (it.at.0, &it.handler);
+                        text += &format!("{name} run {run}, {at} ns: {handler:?}{frame}\n");
                     }
                 }
                 None => {
@@ -142,33 +187,28 @@ fn named_run(line: &str) -> Option<(usize, u64)> {
     Some((end, rest.split(' ').next()?.parse().ok()?))
 }
 
+/// Writes the capture of an end; gives its packets in the order of the file, with the connections' numbers.
 fn capture(
     path: &Path,
     end: usize,
     recording: &Recording,
-    batches: &[Batch],
-) -> Result<(), Box<dyn std::error::Error>> {
+    all: &[Captures],
+) -> Result<Vec<relabel::Packet>, Box<dyn std::error::Error>> {
     let mut packets = Vec::new();
-    for batch in batches {
-        let Some(captures) = &batch.replayed.captures else {
-            continue;
-        };
-        let connections: Vec<&Connection> = batch
-            .places
-            .iter()
-            .map(|place| &recording.connections[*place])
-            .collect();
-        let bytes = std::fs::read(&captures[end])?;
-        packets.extend(relabel::packets(
-            &bytes,
-            &connections,
-            FIRST_PORT,
-            end,
-            recording.origin.epoch,
-        ));
+    for captures in all {
+        let places = captures.places.iter();
+        let connections: Vec<&Connection> =
+            places.map(|place| &recording.connections[*place]).collect();
+        let bytes = std::fs::read(&captures.files[end])?;
+        let epoch = recording.origin.epoch;
+        let own = relabel::packets(&bytes, &connections, FIRST_PORT, end, epoch);
+        packets.extend(own.into_iter().map(|mut packet| {
+            packet.connection = captures.places[packet.connection];
+            packet
+        }));
     }
     // By way of pcap: the writer copies.
-    let passing = Cursor::new(relabel::pcap(packets));
+    let passing = Cursor::new(relabel::pcap(&mut packets));
     let inputs = Inputs::new(vec![Input::Stream(
         path.display().to_string(),
         Box::new(passing),
@@ -176,7 +216,7 @@ fn capture(
     slowpath_files::write_with(path, |out| {
         write::copy(inputs, |_| true, &write::Comments::new(), out)
     })?;
-    Ok(())
+    Ok(packets)
 }
 
 /// `probes.parquet`: one row a run of a handler.
@@ -239,12 +279,7 @@ fn row<'a>(
     ];
     let values = probed.iter().map(|it| match it.variable {
         Variable::Checked(field) => Value::UInt(probe.fields[field].into()),
-        Variable::More(place) => {
-            // No acknowledgment was looked at: there are no flags of one.
-            let there = |value: &i64| place != FLAG || *value != 0;
-            let value = probe.more.get(place).copied().filter(there);
-            value.map_or(Value::Null, Value::Int)
-        }
+        Variable::More(_) => it.value(probe).map_or(Value::Null, Value::Int),
     });
     head.into_iter().chain(values)
 }

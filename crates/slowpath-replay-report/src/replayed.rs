@@ -2,9 +2,10 @@
 //! Replays compared with their recording.
 
 use crate::end_name;
+use crate::frames::{Frames, HINT};
 use crate::output::{DivergenceOutput, ExactRunsOutput, value};
-use slowpath_recording::{RecorderKind, Recording};
-use slowpath_replay::{Difference, Probe, ReplayResult, Replayed};
+use slowpath_recording::{Handler, RecorderKind, Recording, Run};
+use slowpath_replay::{Captures, Difference, Probe, ReplayResult, Replayed};
 use slowpath_text::{Paint, count};
 use std::io::Write;
 use std::time::Duration;
@@ -16,6 +17,16 @@ pub struct Batch {
     pub places: Vec<usize>,
     /// What the kernel did.
     pub replayed: Replayed,
+}
+
+impl Batch {
+    /// Its captures, if it has any.
+    pub fn captures(&self) -> Option<Captures> {
+        Some(Captures {
+            places: self.places.clone(),
+            files: self.replayed.captures.clone()?,
+        })
+    }
 }
 
 /// The sum of a figure of both ends over all connections.
@@ -33,10 +44,11 @@ pub struct Differing<'a> {
     runs: [u64; 2],
     /// Both ends' state there.
     state: Vec<&'a Probe>,
+    frames: &'a Frames,
 }
 
-/// The connections whose replay differs, by number.
-pub fn differing(batches: &[Batch]) -> Vec<Differing<'_>> {
+/// The connections whose replay differs, by number; `frames` are those of the written captures.
+pub fn differing<'a>(batches: &'a [Batch], frames: &'a Frames) -> Vec<Differing<'a>> {
     let mut all = Vec::new();
     for batch in batches {
         for (at, (place, result)) in batch.places.iter().zip(&batch.replayed.results).enumerate() {
@@ -54,6 +66,7 @@ pub fn differing(batches: &[Batch]) -> Vec<Differing<'_>> {
                 difference,
                 runs: result.runs,
                 state: [0, 1].into_iter().filter_map(last).collect(),
+                frames,
             });
         }
     }
@@ -76,6 +89,9 @@ impl Differing<'_> {
             server: connection.addresses[1].to_string(),
             end: end_name(self.difference.end),
             run: self.difference.run,
+            packet: self
+                .packet(recording)
+                .map(|(end, packet)| self.frames.json(self.connection, end, packet)),
             how: self.difference.how.to_string(),
             expected: self.difference.expected,
             found: self.difference.found,
@@ -89,16 +105,33 @@ impl Differing<'_> {
         })
     }
 
+    /// The recorded run at which it diverged.
+    fn run<'r>(&self, recording: &'r Recording) -> Option<&'r Run> {
+        let ends = &recording.connections[self.connection].ends;
+        let runs = &ends[usize::from(self.difference.end & 1)].runs;
+        runs.get(usize::try_from(self.difference.run).ok()?)
+    }
+
+    /// The packet that came in then, and the end that sent it.
+    fn packet(&self, recording: &Recording) -> Option<(u8, usize)> {
+        match self.run(recording)?.handler {
+            Handler::Packet { number, .. } => {
+                Some((1 - (self.difference.end & 1), number as usize))
+            }
+            _ => None,
+        }
+    }
+
     fn line(&self, recording: &Recording) -> String {
-        let connection = &recording.connections[self.connection];
-        let [client, server] = connection.addresses;
-        let runs = &connection.ends[usize::from(self.difference.end & 1)].runs;
-        let what = usize::try_from(self.difference.run)
-            .ok()
-            .and_then(|run| runs.get(run))
-            .map_or_else(String::new, |run| format!(" ({:?})", run.handler));
+        let [client, server] = recording.connections[self.connection].addresses;
+        let what = self.run(recording);
+        let what = what.map_or_else(String::new, |run| format!(" ({:?})", run.handler));
+        let frame = self
+            .packet(recording)
+            .and_then(|(end, packet)| self.frames.name(self.connection, end, &[packet]))
+            .map_or_else(String::new, |frame| format!(" [{frame}]"));
         format!(
-            "connection {}, {client} > {server}: diverged at run {} of the {}{what}: {}, {} expected, {} found",
+            "connection {}, {client} > {server}: diverged at run {} of the {}{what}: {}, {} expected, {} found{frame}",
             self.connection,
             self.difference.run,
             end_name(self.difference.end),
@@ -155,6 +188,10 @@ pub fn write(
         for probe in &found.state {
             writeln!(out, "  {}: {}", end_name(probe.end), standing(probe))?;
         }
+    }
+    let unnamed = |it: &Differing<'_>| it.frames.is_empty() && it.packet(recording).is_some();
+    if differing.iter().any(unnamed) {
+        writeln!(out, "{HINT}")?;
     }
     Ok(())
 }

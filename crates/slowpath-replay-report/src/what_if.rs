@@ -2,6 +2,7 @@
 //! Replays with a setting changed, up to the first packet that differs.
 
 use crate::end_name;
+use crate::frames::Frames;
 use crate::output::{
     AnswerOutput, ControlOutput, DepartureOutput, HeaderOutput, SimulatedOutput, SimulationOutput,
     value,
@@ -192,6 +193,7 @@ pub fn write(
     recording: &Recording,
     number: usize,
     answer: &Answer,
+    frames: &Frames,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let Some(departure) = answer.departure else {
@@ -203,9 +205,11 @@ pub fn write(
         return Ok(());
     };
     let begun = begun(recording, number, answer);
+    let frame = frames.name(number, departure.end, &[departure.packet]);
+    let frame = frame.map_or(String::new(), |frame| format!(" ({frame})"));
     writeln!(
         out,
-        "connection {number}: packet {} of the {} differs, {:.3} ms after its beginning\n  was:  {}\n  now:  {}\n  up to there all is as it was; what the network would have answered is not known",
+        "connection {number}: packet {} of the {}{frame} differs, {:.3} ms after its beginning\n  was:  {}\n  now:  {}\n  up to there all is as it was; what the network would have answered is not known",
         departure.packet,
         end_name(departure.end),
         since(recording, number, answer).unwrap_or_default(),
@@ -230,10 +234,16 @@ fn header(it: &Header) -> HeaderOutput<'_> {
 }
 
 /// An answer as JSON.
-pub fn answer_json(recording: &Recording, number: usize, answer: &Answer) -> Value {
+pub fn answer_json(
+    recording: &Recording,
+    number: usize,
+    answer: &Answer,
+    frames: &Frames,
+) -> Value {
     let departure = answer.departure.map(|it| DepartureOutput {
         end: end_name(it.end),
         packet: it.packet,
+        frame: frames.of(number, it.end, it.packet),
         milliseconds: since(recording, number, answer),
         was: answer.was.as_ref().map(header),
         now: answer.is.as_ref().map(header),

@@ -3,14 +3,14 @@
 
 use super::replay::{FIRST_PORT, ReplayError, ReplayOptions, replay};
 use super::result::{Difference, Replayed};
-use slowpath_explain::{self as explain, Explanation, Facts, State, Unexplained};
+use slowpath_explain::{self as explain, Explanation, Facts, Sent, State, Unexplained};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_lab::virtual_time::Progress;
 use slowpath_lab::virtual_time::RunError;
 use slowpath_recording::headers::{self, CaptureError, Header};
 use slowpath_recording::{RecorderKind, Recording};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +70,17 @@ pub fn headers_of(replayed: &Replayed) -> Result<Vec<[Vec<Header>; 2]>, ExplainE
 /// What was found of each connection, or why nothing was.
 pub type Explained = Vec<Result<Vec<Explanation>, ExplainError>>;
 
-/// Replays connections of a recording, by their places in it, in a folder that is there and empty, and explains their messages.
+/// Captures of both hosts of a replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Captures {
+    /// The connections that were replayed, by their places in the recording: the one at place *n* here has the port [`FIRST_PORT`] + *n*.
+    pub places: Vec<usize>,
+    /// The files: of the host of the ends that connected, and of the other.
+    pub files: [PathBuf; 2],
+}
+
+/// Replays connections of a recording, by their places in it, in a folder that is there and empty, and explains their messages. The captures are in
+/// that folder.
 ///
 /// # Errors
 /// There is no such connection, or no replay of any.
@@ -80,7 +90,7 @@ pub fn explain(
     chosen: &[usize],
     folder: &Path,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<Explained, ExplainError> {
+) -> Result<(Explained, Option<Captures>), ExplainError> {
     let count = recording.connections.len();
     if let Some(number) = chosen.iter().copied().find(|number| *number >= count) {
         return Err(ExplainError::Missing { number, count });
@@ -92,35 +102,87 @@ pub fn explain(
     let whole = |number: &usize| recording.connections[*number].replayable().is_ok();
     let whole: Vec<usize> = chosen.iter().copied().filter(whole).collect();
     let replayed = replay(kernel, recording, &whole, &options, folder, progress)?;
-    let headers = headers_of(&replayed)?;
-    let mut states: BTreeMap<(u32, u8), Vec<State>> = BTreeMap::new();
-    for probe in &replayed.probes {
-        let end = states.entry((probe.connection, probe.end)).or_default();
-        end.push(State::new(*probe.fields));
-    }
+    let shown = Shown::of(&replayed)?;
     let one = |number: usize| {
         let Some(place) = whole.iter().position(|it| *it == number) else {
             let reason = recording.connections[number].replayable();
             let reason = reason.map_err(|reason| ReplayError::Unreplayable { number, reason });
             return reason.map(|()| Vec::new()).map_err(ExplainError::from);
         };
-        let result = replayed.results.get(place);
+        let facts = shown.facts(recording, number, place)?;
+        let explained = explain::explain(&facts);
+        explained.map_err(|error| ExplainError::Unexplained { number, error })
+    };
+    let explained = chosen.iter().copied().map(one).collect();
+    let captures = replayed.captures.map(|files| Captures {
+        places: whole.clone(),
+        files,
+    });
+    Ok((explained, captures))
+}
+
+/// What both ends of each connection of a replay with captures and probes sent, in the order in which they were asked for; or why that is not known.
+///
+/// # Errors
+/// A capture is not there, or none.
+pub fn sent(
+    recording: &Recording,
+    places: &[usize],
+    replayed: &Replayed,
+) -> Result<Vec<Result<[Sent; 2], ExplainError>>, ExplainError> {
+    let shown = Shown::of(replayed)?;
+    let one = |(place, number): (usize, &usize)| {
+        let facts = shown.facts(recording, *number, place)?;
+        let sent = explain::sent(&facts);
+        let number = *number;
+        sent.map_err(|error| ExplainError::Unexplained { number, error })
+    };
+    Ok(places.iter().enumerate().map(one).collect())
+}
+
+/// What a replay shows of its connections.
+struct Shown<'a> {
+    replayed: &'a Replayed,
+    headers: Vec<[Vec<Header>; 2]>,
+    /// By place and end.
+    states: BTreeMap<(u32, u8), Vec<State>>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(replayed: &'a Replayed) -> Result<Self, ExplainError> {
+        let mut states: BTreeMap<(u32, u8), Vec<State>> = BTreeMap::new();
+        for probe in &replayed.probes {
+            let end = states.entry((probe.connection, probe.end)).or_default();
+            end.push(State::new(*probe.fields));
+        }
+        Ok(Shown {
+            replayed,
+            headers: headers_of(replayed)?,
+            states,
+        })
+    }
+
+    /// Of the connection with that number, which was replayed at that place, exactly.
+    fn facts<'s>(
+        &'s self,
+        recording: &'s Recording,
+        number: usize,
+        place: usize,
+    ) -> Result<Facts<'s>, ExplainError> {
+        let result = self.replayed.results.get(place);
         if let Some(difference) = result.and_then(|it| it.difference.clone()) {
             return Err(ExplainError::Differs { number, difference });
         }
         let state = |end: u8| {
-            let found = states.get(&(place as u32, end));
+            let found = self.states.get(&(place as u32, end));
             found.map_or(&[][..], |states| states.as_slice())
         };
-        let facts = Facts {
+        Ok(Facts {
             connection: &recording.connections[number],
-            headers: [&headers[place][0], &headers[place][1]],
+            headers: [&self.headers[place][0], &self.headers[place][1]],
             states: [state(0), state(1)],
             // Only its hosts have one clock.
             one_clock: recording.origin.recorder == RecorderKind::Laboratory,
-        };
-        let explained = explain::explain(&facts);
-        explained.map_err(|error| ExplainError::Unexplained { number, error })
-    };
-    Ok(chosen.iter().copied().map(one).collect())
+        })
+    }
 }

@@ -24,13 +24,13 @@ mod settings;
 mod shrink;
 mod what_if;
 
-pub use explained::{ExplainError, Explained, explain, headers_of};
+pub use explained::{Captures, ExplainError, Explained, explain, headers_of, sent};
 pub use fitted::{FitOptions, FitProgress, Fitted, fit};
 pub use replay::{
     FIRST_PORT, ReplayError, ReplayOptions, batches, command as replay_command, replay,
 };
 pub use result::{Difference, DifferenceKind, Probe, Replayed, Result as ReplayResult, RunReport};
 pub use script::Stretch;
-pub use settings::Unknown;
+pub use settings::{Unknown, possible as possible_settings};
 pub use shrink::{ShrinkOptions, Shrunk, shrink};
 pub use what_if::{Altered, Answer, NoSetting, WhatIf, WhatIfError};

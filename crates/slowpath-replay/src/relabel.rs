@@ -18,6 +18,10 @@ const FILE: usize = 24;
 pub struct Packet {
     /// Since 1970-01-01 UTC.
     pub at: Moment,
+    /// Its connection's place among those of the capture.
+    pub connection: usize,
+    /// The end that sent it: 0 connected, 1 accepted.
+    pub end: u8,
     /// Bytes on the wire.
     length: u32,
     bytes: Vec<u8>,
@@ -44,10 +48,12 @@ pub fn packets(
         rest = next;
         let monotonic = u64::from(word(0)) * 1_000_000_000 + u64::from(word(4));
         let mut bytes = bytes.to_vec();
-        if let Some(connection) = readdress(&mut bytes, connections, first_port) {
-            let monotonic = connection.moment(end, Moment(monotonic));
+        if let Some((place, sender)) = readdress(&mut bytes, connections, first_port) {
+            let monotonic = connections[place].moment(end, Moment(monotonic));
             found.push(Packet {
                 at: Moment(monotonic.0.saturating_add_signed(epoch)),
+                connection: place,
+                end: sender,
                 length: word(12),
                 bytes,
             });
@@ -56,14 +62,14 @@ pub fn packets(
     found
 }
 
-/// A pcap file (nanoseconds, raw IP) of packets, in the order of their times.
-pub fn pcap(mut packets: Vec<Packet>) -> Vec<u8> {
+/// A pcap file (nanoseconds, raw IP) of packets, which it sorts by their times: the first one is frame 1.
+pub fn pcap(packets: &mut [Packet]) -> Vec<u8> {
     packets.sort_by_key(|packet| packet.at);
     let mut out = Vec::new();
     for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 101] {
         out.extend_from_slice(&word.to_le_bytes());
     }
-    for packet in &packets {
+    for packet in packets {
         let (seconds, rest) = (packet.at.0 / 1_000_000_000, packet.at.0 % 1_000_000_000);
         // pcap counts seconds in 32 bits, until 2106.
         for word in [
@@ -79,25 +85,26 @@ pub fn pcap(mut packets: Vec<Packet>) -> Vec<u8> {
     out
 }
 
-/// `None` for what is no packet of these connections.
-fn readdress<'a>(
+/// Gives the connection's place and the end that sent it; `None` for what is no packet of these connections.
+fn readdress(
     bytes: &mut [u8],
-    connections: &[&'a Connection],
+    connections: &[&Connection],
     first_port: u16,
-) -> Option<&'a Connection> {
+) -> Option<(usize, u8)> {
     let ip = network::read(bytes)?.header;
     let place_of_addresses = network::addresses(bytes)?;
     let port = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
     let (source, destination) = (port(ip)?, port(ip + 2)?);
-    let place = |port: u16| port.checked_sub(first_port).map(usize::from);
-    let known = |port: u16| connections.get(place(port)?).copied();
+    let known = |port: u16| {
+        let place = port.checked_sub(first_port).map(usize::from);
+        place.filter(|place| *place < connections.len())
+    };
     let sent = known(source);
-    let connection = sent.or_else(|| known(destination))?;
-    let [client, server] = connection.addresses;
-    let [from, to] = if sent.is_some() {
-        [client, server]
-    } else {
-        [server, client]
+    let place = sent.or_else(|| known(destination))?;
+    let [client, server] = connections[place].addresses;
+    let (from, to, sender) = match sent {
+        Some(_) => (client, server, 0),
+        None => (server, client, 1),
     };
     let mut new = Vec::with_capacity(36);
     for address in [from, to] {
@@ -120,7 +127,7 @@ fn readdress<'a>(
     new.extend(&ports);
     fix_sum(bytes.get_mut(ip + 16..ip + 18)?, &old, &new);
     bytes.get_mut(ip..ip + 4)?.copy_from_slice(&ports);
-    Some(connection)
+    Some((place, sender))
 }
 
 /// The Internet checksum after a change of words that it covers: RFC 1624, equation 3.
@@ -184,8 +191,9 @@ mod tests {
             ends: [End::default(), End::default()],
             joint: None,
         };
-        let reported = packets(&capture, &[&connection], 10_000, 0, 7);
-        let file = pcap(reported);
+        let mut reported = packets(&capture, &[&connection], 10_000, 0, 7);
+        assert_eq!((reported[0].connection, reported[0].end), (0, 0));
+        let file = pcap(&mut reported);
         let bytes = &file[FILE + RECORD..];
         assert_eq!(&file[FILE..FILE + 8], &[3, 0, 0, 0, 12, 0, 0, 0]);
         assert_eq!(&bytes[12..20], &[192, 0, 2, 7, 198, 51, 100, 9]);
@@ -223,7 +231,9 @@ mod tests {
             ends: [End::default(), End::default()],
             joint: None,
         };
-        let file = pcap(packets(&capture, &[&connection], 10_000, 0, 0));
+        let mut reported = packets(&capture, &[&connection], 10_000, 0, 0);
+        assert_eq!((reported[0].connection, reported[0].end), (0, 1));
+        let file = pcap(&mut reported);
         let bytes = &file[FILE + RECORD..];
         let mut wanted = [0; 36];
         wanted[..6].copy_from_slice(&[0x20, 1, 0x0d, 0xb8, 0, 1]);

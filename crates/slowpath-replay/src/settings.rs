@@ -9,6 +9,7 @@ use slowpath_netsim::tcp::Reading;
 use slowpath_recording::{Connection, Settings};
 use slowpath_switch::Span;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 /// The least that a device of IPv6 has: RFC 8200 section 5.
 const IPV6_MTU: u32 = 1280;
@@ -123,6 +124,21 @@ pub(crate) fn take_sysctls(settings: &Settings) -> Result<(Sysctls, u8, [Own; 2]
     }
     let (sysctls, ttl) = client.shared(hystart);
     Ok((sysctls, ttl, [client, server]))
+}
+
+/// Whether a laboratory kernel can have the settings of a connection with these addresses.
+///
+/// # Errors
+/// The first one that it cannot have.
+pub fn possible(addresses: [SocketAddr; 2], settings: &Settings) -> Result<(), Unknown> {
+    let connection = Connection {
+        addresses,
+        settings: settings.clone(),
+        ends: Default::default(),
+        joint: None,
+    };
+    take_sysctls(settings)?;
+    take_kind(&connection).map(|_| ())
 }
 
 /// Of one that speaks IPv6.

@@ -132,8 +132,8 @@ fn relabelled_with_recorded_addresses_and_times(recorded: &Recorded, again: &Rep
     let epoch = recorded.recording.origin.epoch;
     for (end, path) in captures.iter().enumerate() {
         let capture = std::fs::read(path).expect("a capture");
-        let reported = relabel::packets(&capture, &connections, FIRST_PORT, end, epoch);
-        let reported = headers::read(&relabel::pcap(reported)).expect("a capture");
+        let mut reported = relabel::packets(&capture, &connections, FIRST_PORT, end, epoch);
+        let reported = headers::read(&relabel::pcap(&mut reported)).expect("a capture");
         assert_eq!(reported.len(), connections.len());
         let host = |address: std::net::SocketAddr| match address.ip() {
             std::net::IpAddr::V4(ip) => usize::from(ip.octets()[3]) - 1,

@@ -11,6 +11,7 @@ use slowpath_lab::virtual_time::{self, Kernel};
 use slowpath_recording::Recording;
 use slowpath_replay::WhatIf;
 use slowpath_replay_report::explanation::{self, ConnectionExplanation, Selection};
+use slowpath_replay_report::frames::Frames;
 use slowpath_replay_report::{explanation_page, outputs};
 use slowpath_text::Paint;
 use std::io::{Write, stdout};
@@ -25,6 +26,7 @@ Examples:
   slowpath explain run.rec --top 3                  the three that lost the most time
   slowpath explain run.rec --connection 4 --all     all messages of one connection
   slowpath explain run.rec --html run.html          with a time-sequence graph of each
+  slowpath explain run.rec --connection 4 --out four    the packets as captures, and the frame of each that is named
   slowpath explain run.rec --json
 A message is slow if it took more than twice as long as it would by itself on its path. docs/reference/explain.md has the categories and the rules.")]
 pub struct Explain {
@@ -45,6 +47,9 @@ pub struct Explain {
     /// Write a page with a time-sequence graph of each of them
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write client.pcapng and server.pcapng into this directory, and name the packets by their frames there, too (Wireshark: frame.number == N)
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// Do not confirm causes by further replays
     #[arg(long)]
     pub quick: bool,
@@ -84,13 +89,15 @@ pub fn run(args: &Explain) -> Result<Outcome, Failure> {
         .map_err(|error| Failure::Lab(error.to_string()))?;
     let working = outputs::Working::new()?;
     let mut all = Vec::new();
+    let mut captures = Vec::new();
     for (batch, places) in slowpath_replay::batches(&recording, &chosen, 1)
         .iter()
         .enumerate()
     {
         let folder = fresh(&working.path, &format!("batch-{batch}"))?;
         let explained = slowpath_replay::explain(&kernel, &recording, places, &folder, &mut |_| {});
-        let explained = explained.map_err(|error| failed(args, &error))?;
+        let (explained, captured) = explained.map_err(|error| failed(args, &error))?;
+        captures.extend(captured);
         for (number, messages) in places.iter().copied().zip(explained) {
             all.push(ConnectionExplanation {
                 number,
@@ -99,29 +106,21 @@ pub fn run(args: &Explain) -> Result<Outcome, Failure> {
         }
     }
     all.sort_by_key(|one| one.number);
+    let frames = match &args.out {
+        Some(folder) => outputs::captures(folder, &recording, &captures)?,
+        None => Frames::default(),
+    };
     if !args.quick {
         for one in &mut all {
             try_causes(args, &kernel, &recording, one, &working.path)?;
         }
     }
-    let out = &mut stdout().lock();
     let selection = Selection {
         everything: args.all,
         top: args.top.map(|top| top as usize),
     };
-    if let Some(path) = &args.html {
-        let title = args.file.display().to_string();
-        let page = explanation_page::page(selection, &recording, &all, &title);
-        slowpath_files::write(path, page)
-            .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
-    }
-    if args.json {
-        writeln!(out, "{}", explanation::json(selection, &recording, &all))?;
-    } else {
-        explanation::write(selection, &recording, &all, Paint::for_stdout(), out)?;
-    }
+    report(args, selection, &recording, &all, &frames)?;
     if all.iter().all(|one| one.messages.is_err()) {
-        out.flush()?;
         return Err(Failure::Recording {
             file: args.file.clone(),
             reason: "none of its connections can be explained".to_owned(),
@@ -131,6 +130,31 @@ pub fn run(args: &Explain) -> Result<Outcome, Failure> {
         .keys()
         .any(|it| *it != Category::NotSlow);
     Ok(Outcome::of(args.exit_code, slow))
+}
+
+/// Writes the page if it is wanted, and prints the explanations.
+fn report(
+    args: &Explain,
+    selection: Selection,
+    recording: &Recording,
+    all: &[ConnectionExplanation],
+    frames: &Frames,
+) -> Result<(), Failure> {
+    let out = &mut stdout().lock();
+    if let Some(path) = &args.html {
+        let title = args.file.display().to_string();
+        let page = explanation_page::page(selection, recording, all, frames, &title);
+        slowpath_files::write(path, page)
+            .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
+    }
+    if args.json {
+        let value = explanation::json(selection, recording, all, frames);
+        writeln!(out, "{value}")?;
+    } else {
+        let paint = Paint::for_stdout();
+        explanation::write(selection, recording, all, frames, paint, out)?;
+    }
+    Ok(out.flush()?)
 }
 
 fn failed(args: &Explain, error: &dyn std::error::Error) -> Failure {

@@ -113,7 +113,7 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
 }
 
 /// What a replay of such a recording cannot be, to be known before it is made.
-fn beforehand(kind: &RecorderKind, release: &str, replays: &str) -> Vec<String> {
+pub(crate) fn beforehand(kind: &RecorderKind, release: &str, replays: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let this = version(release);
     let is_same = this == replays || this.starts_with(&format!("{replays}."));
@@ -132,7 +132,7 @@ fn beforehand(kind: &RecorderKind, release: &str, replays: &str) -> Vec<String> 
 }
 
 /// As `uname -r` says it.
-fn release() -> String {
+pub(crate) fn release() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     release.trim().to_owned()
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent as a service: what it reports to systemd, reloads, its end, its log.
 
+mod command;
+
+use serde_json::Value;
+use slowpath_lab::virtual_time::{Kernel, SOURCE};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -343,6 +347,33 @@ fn the_problem_of_an_application_is_a_metric_and_stays_one() {
     );
 }
 
+/// What was kept says how it is replayed, as `recording list` does, and a replay takes it.
+fn can_be_replayed(file: &Path, test: &str) {
+    let description = fs::read(file.with_extension("json")).unwrap();
+    let description: Value = serde_json::from_slice(&description).unwrap();
+    let file = file.to_str().unwrap();
+    let list = command::slowpath(&["recording", "list", file, "--json"]);
+    let list: Value = serde_json::from_slice(&list.stdout).unwrap();
+    let replay = &list["connections"][0]["replay"];
+    assert_eq!(&description["replay"], replay, "{description}");
+    // Both ends are here; Linux 6.12 is what replays run on.
+    let kernel = description["kernel"].as_str().unwrap();
+    let expected = match description["recorder"].as_str() {
+        Some("tracepoints") => "inferred",
+        _ if kernel.starts_with("6.12.") => "exact",
+        _ => "other_kernel",
+    };
+    assert_eq!(*replay, expected, "{description}");
+    let recording = slowpath_recording::decode(&fs::read(file).unwrap()).unwrap();
+    if let Err(missing) = Kernel::find(SOURCE, recording.origin.hz) {
+        println!("SKIPPED {test}: the replay: {missing}");
+        return;
+    }
+    let replayed = command::slowpath(&["replay", file, "--quiet"]);
+    let error = command::text(&replayed.stderr);
+    assert_eq!(replayed.status.code(), Some(0), "{error}");
+}
+
 /// A chosen connection is kept when it has closed; where the kernel forbids all recorders that is said once, and the agent goes on. SIGUSR1 does no harm either way.
 #[test]
 fn a_chosen_connection_is_kept_or_it_is_said_that_nothing_is_recorded() {
@@ -400,6 +431,7 @@ fn a_chosen_connection_is_kept_or_it_is_said_that_nothing_is_recorded() {
         panic!("{kept:?}: {text}")
     };
     assert!(text.contains(&format!("kept {chosen}")), "{text}");
+    can_be_replayed(file, TEST);
     let recording = slowpath_recording::decode(&fs::read(file).unwrap()).unwrap();
     let [connection] = recording.connections.as_slice() else {
         panic!("{recording:?}")

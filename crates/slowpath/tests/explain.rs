@@ -123,7 +123,7 @@ fn the_short_flow_is_explained() {
         "message 0 of the client: 30000 bytes in",
         "tail drops: packets",
         "delayed ACK after a timeout",
-        "tried: without that it goes on earlier",
+        "tried: in a replay without that the message goes on earlier",
         "1 message: 1 retransmission timeout",
     ] {
         assert!(said.contains(part), "no '{part}' in: {said}");
@@ -307,7 +307,7 @@ fn the_worst_message_comes_first() {
     let left = lost_by_all.len() - 2;
     assert!(
         top.out
-            .contains(&format!("{left} messages more that lost less time")),
+            .contains(&format!("{left} messages more, which lost less time")),
         "{}",
         top.out
     );

@@ -2,7 +2,7 @@
 //! Recording inside the agent: a ring of the last minutes, from which connections with problems are kept as files that `slowpath replay` reads.
 //!
 //! What enters: the recorder of the kernel ([`EventSource`]), and which connections the agent asks for ([`KeepFilter`]). What leaves: files in a folder, each with what it was asked for in
-//! a second file beside it ([`KeptRecording`]), and what it costs and lost ([`RecorderState`]).
+//! a second file beside it ([`KeptRecording`]), and what it costs and lost ([`RecorderState`]). What is known not to be replayable is not kept, and reported with the reason.
 //!
 //! What is promised: a thread of its own does all of it, so that no poll waits; the ring, the folder and what waits for the agent are bounded; what was asked for and
 //! could not be kept is reported with the reason.
@@ -22,8 +22,8 @@ pub use source::{EventSource, OpenRecorder, kernel};
 use folder::Folder;
 use slowpath_model::Micros;
 use slowpath_observe::bpf::Programs;
-use slowpath_recorder::ring::{Counts, Options};
-use slowpath_recording::RecorderKind;
+use slowpath_recorder::ring::{Counts, Options, SettingsCheck};
+use slowpath_recording::{RecorderKind, ReplayKind};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -40,8 +40,19 @@ pub struct RecordOptions {
     pub folder_bytes: u64,
     /// Which connections are kept.
     pub wanted: KeepFilter,
+    /// What replays run on.
+    pub laboratory: Laboratory,
     /// Opens the kernel's recorder, in the thread that uses it.
     pub open: Box<dyn FnOnce() -> Result<OpenRecorder, String> + Send>,
+}
+
+/// What replays run on. The agent has none: it only has to know what can be replayed there.
+#[derive(Clone, Copy, Debug)]
+pub struct Laboratory {
+    /// Its version of Linux, as in 6.12.
+    pub version: &'static str,
+    /// Whether a connection's settings are possible there.
+    pub takes: SettingsCheck,
 }
 
 /// Why nothing is recorded.
@@ -69,6 +80,8 @@ pub struct KeptRecording {
     pub owners: [Option<String>; 2],
     /// The file, or why there is none.
     pub file: Result<PathBuf, String>,
+    /// How it is replayed; `None`: it was not kept.
+    pub replay: Option<ReplayKind>,
     /// The connection lives on: a later recording takes the place of this one.
     pub lives: bool,
 }
@@ -133,6 +146,7 @@ impl Recorder {
             folder,
             folder_bytes,
             wanted,
+            laboratory,
             open,
         } = options;
         let folder = Folder::open(folder, folder_bytes)?;
@@ -145,7 +159,8 @@ impl Recorder {
         let body = move || match open() {
             Ok(mut opened) => {
                 let programs = std::mem::take(&mut opened.programs);
-                let work = thread::Work::new(opened, ring, folder, cpu, reports, shared);
+                let work = thread::Work::new(opened, ring, folder, laboratory, reports, shared);
+                let work = work.within(cpu);
                 work.publish(None);
                 let _ = begun.send(Ok(programs));
                 work.run(&asked);

@@ -62,14 +62,17 @@ impl Joins for Joiner {
     }
 }
 
-fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>, gate: Arc<AtomicBool>) -> OpenRecorder {
-    let run = Run {
+fn run(handler: Handler) -> Run {
+    Run {
         at: Moment(1_000_000),
         jiffies: 1,
-        handler: Handler::Close,
+        handler,
         outcomes: Vec::new(),
         check: Some(1),
-    };
+    }
+}
+
+fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>, gate: Arc<AtomicBool>) -> OpenRecorder {
     let events = vec![
         Update::Opened {
             number: 1,
@@ -81,7 +84,7 @@ fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>, gate: Arc<AtomicBool>) -
         Update::Runs {
             number: 1,
             end: 0,
-            runs: vec![run],
+            runs: vec![run(Handler::Close)],
         },
         Update::Half {
             socket: 77,
@@ -103,10 +106,16 @@ fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>, gate: Arc<AtomicBool>) -
         // The epoch of the recorded clock: 2026-01-02 03:04:05 UTC.
         origin: Origin {
             epoch: 1_767_323_045_000_000_000,
+            kernel: "6.12.48+deb13-amd64".to_owned(),
             ..Origin::default()
         },
     }
 }
+
+const LABORATORY: Laboratory = Laboratory {
+    version: "6.12",
+    takes: |_, _| Ok(()),
+};
 
 fn start(folder: &std::path::Path, fails: bool) -> (Recorder, Arc<Mutex<Vec<u64>>>) {
     start_gated(folder, fails, Arc::new(AtomicBool::new(true)))
@@ -124,6 +133,7 @@ fn start_gated(
         folder: folder.to_owned(),
         folder_bytes: 1 << 20,
         wanted: KeepFilter::new(|_| true),
+        laboratory: LABORATORY,
         open: Box::new(move || Ok(opened(fails, shared, gate))),
     };
     (Recorder::start(options, None).unwrap().0, forgotten)
@@ -178,6 +188,8 @@ fn what_is_asked_for_is_a_file_with_its_reasons_and_what_is_not_there_has_one() 
         serde_json::json!(["Timeout", "FastRetransmit"])
     );
     assert_eq!(description["opened"], "2026-01-02T03:04:05.001000Z");
+    assert_eq!(description["replay"], "exact");
+    assert_eq!(kept[1].replay, Some(ReplayKind::Exact));
     let state = recorder.state();
     assert_eq!(
         (state.files, state.counts.saved, state.counts.missing),
@@ -185,6 +197,99 @@ fn what_is_asked_for_is_a_file_with_its_reasons_and_what_is_not_there_has_one() 
     );
     assert_eq!(state.ring_connections, 0);
     assert!(recorder.finish().0.is_empty());
+}
+
+/// Recorders of connections that end, each after one run of its client; those with these handlers and gaps.
+fn start_with(
+    folder: &std::path::Path,
+    kernel: &'static str,
+    clients: Vec<(Handler, Option<u64>)>,
+) -> Recorder {
+    let mut events = Vec::new();
+    for (number, (handler, gap)) in (1..).zip(clients) {
+        let client = ([10, 0, 0, 1], 4000 + number as u16).into();
+        let end = End {
+            runs: vec![run(handler)],
+            gap,
+            ..End::default()
+        };
+        events.push(Update::Opened {
+            number,
+            addresses: [client, ADDRESSES[1].parse().unwrap()],
+            settings: Settings::default(),
+            hz: 250,
+            at: Moment(1_000_000),
+        });
+        events.push(Update::Closed {
+            number,
+            ends: [end, End::default()],
+        });
+    }
+    let options = RecordOptions {
+        ring: Options::default(),
+        folder: folder.to_owned(),
+        folder_bytes: 1 << 20,
+        wanted: KeepFilter::new(|_| true),
+        laboratory: LABORATORY,
+        open: Box::new(move || {
+            Ok(OpenRecorder {
+                source: Box::new(Script::default()),
+                joins: Box::new(Joiner(events, Arc::new(AtomicBool::new(true)))),
+                programs: Default::default(),
+                origin: Origin {
+                    kernel: kernel.to_owned(),
+                    recorder: RecorderKind::Bpf,
+                    ..Origin::default()
+                },
+            })
+        }),
+    };
+    Recorder::start(options, None).unwrap().0
+}
+
+#[test]
+fn what_cannot_be_replayed_is_not_kept_and_has_a_reason() {
+    let place = tempfile::tempdir().unwrap();
+    // TCP_ULP (include/uapi/linux/tcp.h): TLS in the kernel.
+    let ulp = Handler::Option {
+        level: 6,
+        name: 31,
+        value: 0,
+    };
+    let clients = vec![
+        (Handler::Close, None),
+        (Handler::Close, Some(1)),
+        (ulp, None),
+    ];
+    let recorder = start_with(place.path(), "6.1.0-37-amd64", clients);
+    wait(|| recorder.state().counts.ended == 3);
+    for port in [4001, 4002, 4003] {
+        recorder.keep(vec![ask(
+            &format!("10.0.0.1:{port}"),
+            ADDRESSES[1],
+            vec!["Timeout"],
+        )]);
+    }
+    let (mut kept, state) = recorder.finish();
+    kept.sort_by_key(|it| it.addresses);
+    let reason = |place: usize| kept[place].file.clone().unwrap_err();
+    // Linux 6.1, where replays run on 6.12.
+    assert_eq!(kept[0].replay, Some(ReplayKind::OtherKernel));
+    let description = kept[0].file.as_ref().unwrap().with_extension("json");
+    let description = std::fs::read(description).unwrap();
+    let description: serde_json::Value = serde_json::from_slice(&description).unwrap();
+    assert_eq!(description["replay"], "other_kernel");
+    assert_eq!(
+        reason(1),
+        "its client is not replayable after event 1: events are missing there"
+    );
+    assert_eq!(
+        reason(2),
+        "its client is not replayable after event 0: TCP_ULP"
+    );
+    assert_eq!((kept.len(), state.files), (3, 1));
+    let counts = state.counts;
+    assert_eq!((counts.saved, counts.unreplayable), (1, 2));
 }
 
 #[test]
@@ -244,6 +349,7 @@ fn a_recorder_that_fails_says_so_and_one_that_does_not_start() {
         folder: place.path().to_owned(),
         folder_bytes: 1,
         wanted: KeepFilter::new(|_| true),
+        laboratory: LABORATORY,
         open: Box::new(|| Err("not here".to_owned())),
     };
     let error = Recorder::start(options, None).err().unwrap();

@@ -4,13 +4,13 @@
 use super::folder::Folder;
 use super::requests::KeepRequest;
 use super::source::{EventSource, OpenRecorder};
-use super::{KeptRecording, RecorderCommand, RecorderState, lock};
+use super::{KeptRecording, Laboratory, RecorderCommand, RecorderState, lock};
 use crate::clock::thread_cpu;
 use serde_json::json;
 use slowpath_model::Micros;
 use slowpath_observe::monotonic;
 use slowpath_recorder::ring::{Options, Ring, Saved};
-use slowpath_recording::{Moment, Origin};
+use slowpath_recording::{Moment, Origin, ReplayKind};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -40,6 +40,8 @@ pub(super) struct Work {
     origin: Origin,
     limit: u64,
     folder: Folder,
+    /// The version of Linux that replays run on.
+    replays_on: &'static str,
     /// The share of a core that may be used.
     cpu: Option<f64>,
     /// Moments with the CPU time until then.
@@ -62,17 +64,19 @@ impl Work {
         opened: OpenRecorder,
         options: Options,
         folder: Folder,
-        cpu: Option<f64>,
+        laboratory: Laboratory,
         reports: SyncSender<KeptRecording>,
         state: Arc<Mutex<RecorderState>>,
     ) -> Work {
+        let ring = Ring::new(opened.joins, opened.origin.clone(), options);
         Work {
             source: opened.source,
-            ring: Ring::new(opened.joins, opened.origin.clone(), options),
+            ring: ring.checking(laboratory.takes),
             origin: opened.origin,
             limit: options.bytes as u64,
             folder,
-            cpu,
+            replays_on: laboratory.version,
+            cpu: None,
             spent: VecDeque::new(),
             reports,
             state,
@@ -83,6 +87,11 @@ impl Work {
             worked: 0,
             began: thread_cpu(),
         }
+    }
+
+    /// With that share of a core.
+    pub(super) fn within(self, cpu: Option<f64>) -> Work {
+        Work { cpu, ..self }
     }
 
     /// Until it is ordered to stop, or the source ends.
@@ -111,6 +120,7 @@ impl Work {
         for saved in self.ring.finish() {
             self.write(&saved);
         }
+        self.report_unkept();
         self.publish(Some(ended.unwrap_or_else(|| "it was stopped".to_owned())));
     }
 
@@ -132,6 +142,7 @@ impl Work {
         for saved in self.ring.work(Moment(at), lost) {
             self.write(&saved);
         }
+        self.report_unkept();
         self.keep_waiting(at);
         for socket in self.ring.unwanted() {
             self.source.forget(socket);
@@ -210,10 +221,28 @@ impl Work {
                 reasons: ask.reasons.iter().map(|it| (*it).to_owned()).collect(),
                 owners: [owner, None],
                 file: Err(missing.to_string()),
+                replay: None,
                 lives: false,
             });
         } else if let (Some(owner), true) = (owner, self.owners.len() < MOST_OWNERS) {
             self.owners.insert(addresses, owner);
+        }
+    }
+
+    /// Reports what was asked for, and turned out not to be replayable.
+    fn report_unkept(&mut self) {
+        for it in self.ring.unkept() {
+            let [client, server] = it.addresses;
+            let ends = [[client, server], [server, client]];
+            let owners = ends.map(|end| self.owners.remove(&end));
+            self.report(KeptRecording {
+                addresses: it.addresses,
+                reasons: it.reasons,
+                owners,
+                file: Err(it.missing.to_string()),
+                replay: None,
+                lives: false,
+            });
         }
     }
 
@@ -240,10 +269,7 @@ impl Work {
             true => self.owners.remove(&end),
             false => self.owners.get(&end).cloned(),
         });
-        let gap = saved.gap.map(|(end, after)| {
-            let end = if end == 0 { "client" } else { "server" };
-            json!({ "end": end, "after": after })
-        });
+        let replay = ReplayKind::of(&self.origin, saved.one_sided, self.replays_on);
         let description = json!({
             "type": "kept-recording",
             "recording": format!("{stem}.rec"),
@@ -256,7 +282,9 @@ impl Work {
             "owners": { "client": owners[0], "server": owners[1] },
             "runs": saved.runs,
             "bytes": saved.file.len(),
-            "gap": gap,
+            // What lacks events is not kept.
+            "gap": null,
+            "replay": replay.name(),
             "cut_short": saved.cut_short,
             "kernel": self.origin.kernel,
             "recorder": self.origin.recorder.name(),
@@ -269,6 +297,7 @@ impl Work {
             addresses: saved.addresses,
             reasons: saved.reasons.clone(),
             owners,
+            replay: file.is_ok().then_some(replay),
             file: file.map_err(|error| format!("writing {stem}.rec: {error}")),
             lives: !over,
         });

@@ -4,6 +4,7 @@
 use super::Journal;
 use crate::agent::Agent;
 use crate::recorder::{KeptRecording, RecorderState};
+use slowpath_recording::ReplayKind;
 use slowpath_text::{bytes, plural};
 
 /// What has been reported of the recorder.
@@ -13,7 +14,7 @@ pub(super) struct RecorderReport {
     missing: u64,
     latest: Option<String>,
     ended: bool,
-    troubles: [u64; 5],
+    troubles: [u64; 6],
     ipv6: bool,
 }
 
@@ -57,13 +58,14 @@ impl RecorderReport {
             counts.refused,
             state.lost_events,
             counts.cut_short,
+            counts.unreplayable + counts.nonsense,
             state.excess_sockets,
         ];
         if troubles != self.troubles {
             self.troubles = troubles;
-            let [dropped, refused, lost, cut, excess] = troubles;
+            let [dropped, refused, lost, cut, impossible, excess] = troubles;
             journal.warn(&format!(
-                "the recorder since the start: {dropped} connections dropped from a full ring, {refused} not taken for want of CPU time, {lost} events lost, {cut} kept in part, {excess} sockets too many at once"
+                "the recorder since the start: {dropped} connections dropped from a full ring, {refused} not taken for want of CPU time, {lost} events lost, {cut} kept in part, {impossible} not replayable and not kept, {excess} sockets too many at once"
             ));
         }
         let held = plural(state.ring_connections, "connection");
@@ -83,6 +85,16 @@ pub(super) fn ended(state: Option<&RecorderState>, journal: Journal) {
     ));
 }
 
+/// What a replay of it will be.
+fn how(replay: ReplayKind) -> &'static str {
+    match replay {
+        ReplayKind::Exact => ", replayed exactly",
+        ReplayKind::OtherKernel => ", replayed up to where this kernel differs",
+        ReplayKind::Inferred => ", replayed as inferred",
+        ReplayKind::OneSided => ", replayed with the other machine's recording",
+    }
+}
+
 /// The line for a recording that was kept, or for one that could not be.
 fn line(kept: &KeptRecording) -> Result<String, String> {
     let [a, b] = kept.addresses;
@@ -96,7 +108,8 @@ fn line(kept: &KeptRecording) -> Result<String, String> {
         Ok(file) => {
             let lives = if kept.lives { ", which goes on" } else { "" };
             let file = file.display();
-            Ok(format!("kept {who} ({reasons}){lives}: {file}"))
+            let replay = kept.replay.map_or("", how);
+            Ok(format!("kept {who} ({reasons}){lives}{replay}: {file}"))
         }
         Err(reason) => Err(format!("{who} ({reasons}): {reason}")),
     }

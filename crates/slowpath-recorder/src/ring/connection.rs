@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One connection that the ring holds: its recording's file, as far as it is written.
 
-use super::Saved;
+use super::{Missing, Saved};
 use slowpath_recording::{
-    Connection, EncodeError, End, Moment, OneSided, Origin, Packet, Run, Settings, Writer,
+    Connection, EncodeError, End, Moment, OneSided, Origin, Packet, Run, Settings, Unreplayable,
+    Writer,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -44,7 +45,8 @@ pub(super) struct HeldConnection {
     pub(super) runs: [u64; 2],
     /// Which end it is, if the other is on another machine.
     one_sided: Option<usize>,
-    gap: Option<(usize, u64)>,
+    /// Why it cannot be replayed, once that is known.
+    pub(super) unreplayable: Option<Missing>,
     /// Until it has ended.
     writer: Option<Box<Writer>>,
     /// Stretches of the file, one behind the other: it would be copied each time it grows.
@@ -69,7 +71,10 @@ impl HeldConnection {
             joint: None,
         };
         writer.open(NUMBER, &connection, &mut file)?;
-        Ok(HeldConnection::opened(writer, file, addresses, opened))
+        Ok(HeldConnection {
+            unreplayable: connection.replayable().err().map(Missing::Unreplayable),
+            ..HeldConnection::opened(writer, file, addresses, opened)
+        })
     }
 
     /// One whose other end is on another machine.
@@ -80,8 +85,11 @@ impl HeldConnection {
     ) -> Result<HeldConnection, EncodeError> {
         let (mut writer, mut file) = Writer::new(origin)?;
         writer.open_one_sided(NUMBER, one_sided, &mut file)?;
+        let side = one_sided.side & 1;
+        let refused = Unreplayable::of_socket(side, &one_sided.socket);
         Ok(HeldConnection {
-            one_sided: Some(one_sided.side & 1),
+            one_sided: Some(side),
+            unreplayable: refused.map(Missing::Unreplayable),
             ..HeldConnection::opened(writer, file, one_sided.addresses, opened)
         })
     }
@@ -102,7 +110,7 @@ impl HeldConnection {
             joined: 0,
             counted: 0,
             runs: [0; 2],
-            gap: None,
+            unreplayable: None,
             writer: Some(Box::new(writer)),
             length: file.len(),
             file: vec![file],
@@ -155,6 +163,9 @@ impl HeldConnection {
         if let (0, Some(first)) = (self.runs[end], runs.first()) {
             self.opened = self.opened.min(first.at);
         }
+        if self.unreplayable.is_none() {
+            self.unreplayable = refused(end, self.runs[end], &runs).map(Missing::Unreplayable);
+        }
         self.runs[end] += runs.len() as u64;
         for run in runs {
             writer.push(NUMBER, end, run)?;
@@ -181,7 +192,9 @@ impl HeldConnection {
         let Some(mut writer) = self.writer.take() else {
             return Ok(());
         };
-        self.gap = put(&mut writer, &mut self.runs, ends, self.one_sided)?;
+        let reason = put(&mut writer, &mut self.runs, ends, self.one_sided)?;
+        let known = self.unreplayable.take();
+        self.unreplayable = known.or(reason.map(Missing::Unreplayable));
         self.encoded += writer.held() as u64;
         let mut frames = Vec::new();
         writer.finish(&mut frames)?;
@@ -206,10 +219,9 @@ impl HeldConnection {
         }
     }
 
-    /// The recording as it is, with what has not been reported of it; it is not due any more.
-    pub(super) fn save(&mut self, number: u64, rest: Rest) -> Result<Saved, EncodeError> {
+    /// The recording as it is, with what has not been reported of it; it is not due any more. `None`: it cannot be replayed, and the reason is noted.
+    pub(super) fn save(&mut self, number: u64, rest: Rest) -> Result<Option<Saved>, EncodeError> {
         let mut runs = self.runs;
-        let mut gap = self.gap;
         let mut file = self.file.concat();
         if let Some(writer) = &self.writer {
             let mut writer = writer.as_ref().clone();
@@ -226,47 +238,66 @@ impl HeldConnection {
                     ends
                 }
             };
-            gap = put(&mut writer, &mut runs, ends, self.one_sided)?;
+            let reason = put(&mut writer, &mut runs, ends, self.one_sided)?;
+            let known = self.unreplayable.take();
+            self.unreplayable = known.or(reason.map(Missing::Unreplayable));
             writer.finish(&mut file)?;
+        }
+        if self.unreplayable.is_some() {
+            return Ok(None);
         }
         if let Some(asked) = &mut self.asked {
             asked.due = None;
         }
-        Ok(Saved {
+        Ok(Some(Saved {
             number,
             addresses: self.addresses,
             opened: self.opened,
             ended: self.ended,
-            reasons: (self.asked.iter())
-                .flat_map(|asked| asked.reasons.clone())
-                .collect(),
+            reasons: self.reasons(),
             runs,
-            gap,
+            one_sided: self.one_sided.is_some(),
             cut_short: false,
             file,
-        })
+        }))
+    }
+
+    /// What it was asked for.
+    pub(super) fn reasons(&self) -> Vec<String> {
+        let asked = self.asked.iter();
+        asked.flat_map(|asked| asked.reasons.clone()).collect()
     }
 }
 
-/// The last runs of both ends; gives the gap.
+/// What of an end's runs no replay can do; `before`: how many ran before them.
+fn refused(end: usize, before: u64, runs: &[Run]) -> Option<Unreplayable> {
+    let mut runs = runs.iter().zip(before..);
+    runs.find_map(|(run, after)| Unreplayable::of_run(end, after, run))
+}
+
+/// The last runs of both ends; gives why they cannot be replayed.
 fn put(
     writer: &mut Writer,
     runs: &mut [u64; 2],
     ends: [End; 2],
     one_sided: Option<usize>,
-) -> Result<Option<(usize, u64)>, EncodeError> {
-    let mut gap = None;
+) -> Result<Option<Unreplayable>, EncodeError> {
+    let mut found = None;
     let here = |(place, _): &(usize, End)| one_sided.is_none_or(|side| side == *place);
     for (place, end) in ends.into_iter().enumerate().filter(here) {
+        found = found.or_else(|| refused(place, runs[place], &end.runs));
         runs[place] += end.runs.len() as u64;
         for run in end.runs {
             writer.push(NUMBER, place, run)?;
         }
         if end.gap.is_some() {
             writer.lost(NUMBER, place, end.lost)?;
-            gap = gap.or(Some((place, runs[place])));
+            found = found.or(Some(Unreplayable::Gap {
+                end: place,
+                after: runs[place],
+            }));
         }
         writer.close(NUMBER, place, end.digest)?;
     }
-    Ok(gap)
+    Ok(found)
 }

@@ -6,7 +6,8 @@
 //!
 //! What is promised: the ring never holds more than [`Options::bytes`] when [`Ring::work`] has returned. Where space is short it drops, in this order, the connection that ended longest ago and was not
 //! asked for, the one that opened longest ago and was not asked for, and then one that was asked for, which is saved as far as it is; and at any time one that by itself takes more than a quarter. All of it is counted ([`Counts`]), and a
-//! connection that is asked for and is not there has a reason ([`Missing`]). No I/O, no clocks.
+//! connection that is asked for and is not there has a reason ([`Missing`]). What leaves can be replayed, as far as the recording shows: a connection of which that is known to be impossible
+//! is not held any more ([`Missing::Unreplayable`]). No I/O, no clocks.
 
 mod connection;
 mod store;
@@ -14,7 +15,7 @@ mod store;
 pub use crate::updates::{Joins, Update};
 pub use store::Ring;
 
-use slowpath_recording::Moment;
+use slowpath_recording::{Moment, Settings, Unreplayable};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -54,16 +55,30 @@ pub struct Saved {
     pub reasons: Vec<String>,
     /// Runs of each end.
     pub runs: [u64; 2],
-    /// The end, and how many events of it are there before some are missing.
-    pub gap: Option<(usize, u64)>,
+    /// The other end is on another machine.
+    pub one_sided: bool,
     /// It lives, but nothing further of it is held: there was no room.
     pub cut_short: bool,
     /// The file.
     pub file: Vec<u8>,
 }
 
+/// A connection that was asked for, and of which nothing is kept after all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unkept {
+    /// Who connected, and to whom.
+    pub addresses: [SocketAddr; 2],
+    /// Why it was asked for.
+    pub reasons: Vec<String>,
+    /// Why nothing is kept.
+    pub missing: Missing,
+}
+
+/// Whether a replay can have the settings of a connection with these addresses; otherwise why not.
+pub type SettingsCheck = fn([SocketAddr; 2], &Settings) -> Result<(), String>;
+
 /// Why a connection that is asked for is not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
     /// Nothing is known of it.
     #[error(
@@ -79,6 +94,12 @@ pub enum Missing {
     /// It cannot be encoded.
     #[error("what was recorded of it makes no sense")]
     Nonsense,
+    /// It cannot be replayed.
+    #[error("{0}")]
+    Unreplayable(Unreplayable),
+    /// No replay can have its settings.
+    #[error("it cannot be replayed: {0}")]
+    Settings(String),
 }
 
 /// What happened to connections.
@@ -102,6 +123,8 @@ pub struct Counts {
     pub cut_short: u64,
     /// What was recorded of them could not be encoded.
     pub nonsense: u64,
+    /// They cannot be replayed: events were lost, or the program did what no replay can do.
+    pub unreplayable: u64,
     /// They were asked for.
     pub asked: u64,
     /// They were asked for in vain.

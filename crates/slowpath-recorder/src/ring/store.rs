@@ -2,9 +2,9 @@
 //! The ring: the connections that it holds, and which of them go when space is short.
 
 use super::connection::{HeldConnection, Rest};
-use super::{Counts, Joins, Missing, Options, Saved, Update};
+use super::{Counts, Joins, Missing, Options, Saved, SettingsCheck, Unkept, Update};
 use crate::updates::NotEvents;
-use slowpath_recording::{EncodeError, Moment, Origin};
+use slowpath_recording::{EncodeError, Moment, Origin, Settings};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -16,15 +16,6 @@ const TIGHT: (usize, usize) = (3, 4);
 const FEW: usize = 256;
 /// Connections that went of which it is known why.
 const REMEMBERED: usize = 4_096;
-
-/// Why a connection is not held any more.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Removal {
-    Saved,
-    Dropped,
-    Nonsense,
-    Refused,
-}
 
 /// Connections of the last minutes.
 pub struct Ring {
@@ -38,7 +29,10 @@ pub struct Ring {
     /// Those that live and were not asked for; numbers are given in the order of opening.
     living: BTreeSet<u64>,
     asked: BTreeSet<u64>,
-    removed: VecDeque<([SocketAddr; 2], Removal)>,
+    /// Those that are not held any more, and why; `None`: they were saved.
+    removed: VecDeque<([SocketAddr; 2], Option<Missing>)>,
+    unkept: Vec<Unkept>,
+    takes: SettingsCheck,
     bytes: usize,
     counts: Counts,
     unwanted: Vec<u64>,
@@ -67,11 +61,19 @@ impl Ring {
             living: BTreeSet::new(),
             asked: BTreeSet::new(),
             removed: VecDeque::new(),
+            unkept: Vec::new(),
+            takes: |_, _| Ok(()),
             bytes: 0,
             counts: Counts::default(),
             unwanted: Vec::new(),
             refuses: false,
         }
+    }
+
+    /// The same, with what says whether a replay can have a connection's settings.
+    #[must_use]
+    pub fn checking(self, takes: SettingsCheck) -> Ring {
+        Ring { takes, ..self }
     }
 
     /// Takes whole events of the recorder.
@@ -116,6 +118,11 @@ impl Ring {
     /// Open sockets of which no further events are wanted, since the last call.
     pub fn unwanted(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.unwanted)
+    }
+
+    /// Connections that were asked for and of which nothing is kept after all, since the last call.
+    pub fn unkept(&mut self) -> Vec<Unkept> {
+        std::mem::take(&mut self.unkept)
     }
 
     /// Takes in what has become known, makes room, and returns the recordings that are due. To be called some times a second. `lost`: events that were lost in all.
@@ -173,10 +180,8 @@ impl Ring {
         let mut removed = self.removed.iter().rev();
         let removal = removed.find(|(pair, _)| is(*pair, addresses));
         let missing = match removal {
-            Some((_, Removal::Saved)) => return Ok(()),
-            Some((_, Removal::Dropped)) => Missing::Dropped,
-            Some((_, Removal::Nonsense)) => Missing::Nonsense,
-            Some((_, Removal::Refused)) => Missing::Refused,
+            Some((_, None)) => return Ok(()),
+            Some((_, Some(missing))) => missing.clone(),
             None => Missing::Unknown,
         };
         self.counts.missing += 1;
@@ -246,7 +251,7 @@ impl Ring {
                     return;
                 }
                 self.origin.hz = hz;
-                let held = HeldConnection::new(&self.origin, addresses, settings, at);
+                let held = self.opened(addresses, settings, at);
                 self.hold(number, addresses, held);
             }
             Update::OneSided {
@@ -309,8 +314,23 @@ impl Ring {
         }
         self.counts.refused += 1;
         self.unwanted.extend(self.joins.forget(number));
-        self.remember(addresses, Removal::Refused);
+        self.remember(addresses, Some(Missing::Refused));
         true
+    }
+
+    /// What is held of one whose ends are both here.
+    fn opened(
+        &self,
+        addresses: [SocketAddr; 2],
+        settings: Settings,
+        at: Moment,
+    ) -> Result<HeldConnection, EncodeError> {
+        let possible = (self.takes)(addresses, &settings);
+        let mut held = HeldConnection::new(&self.origin, addresses, settings, at)?;
+        if let Err(reason) = possible {
+            held.unreplayable.get_or_insert(Missing::Settings(reason));
+        }
+        Ok(held)
     }
 
     fn hold(
@@ -324,6 +344,7 @@ impl Ring {
                 self.held.insert(number, held);
                 self.newest.insert(addresses, number);
                 self.living.insert(number);
+                self.give_up_unreplayable(number);
             }
             Err(_) => self.nonsense(number, addresses),
         }
@@ -344,15 +365,41 @@ impl Ring {
         self.counts.encoded_bytes += held.file_bytes().saturating_sub(before.1) as u64;
         let addresses = held.addresses;
         self.recount(number);
-        if result.is_err() {
-            self.nonsense(number, addresses);
+        match result {
+            Ok(()) => self.give_up_unreplayable(number),
+            Err(_) => self.nonsense(number, addresses),
         }
     }
 
     fn nonsense(&mut self, number: u64, addresses: [SocketAddr; 2]) {
         self.counts.nonsense += 1;
+        self.give_up(number, addresses, Missing::Nonsense);
+    }
+
+    /// Holds a connection no longer that cannot be replayed.
+    fn give_up_unreplayable(&mut self, number: u64) {
+        if let Some(held) = self.held.get(&number)
+            && let Some(missing) = held.unreplayable.clone()
+        {
+            let addresses = held.addresses;
+            self.counts.unreplayable += 1;
+            self.give_up(number, addresses, missing);
+        }
+    }
+
+    /// Holds it no longer; if it was asked for, that is reported.
+    fn give_up(&mut self, number: u64, addresses: [SocketAddr; 2], missing: Missing) {
+        if let Some(held) = self.held.get(&number)
+            && held.asked.is_some()
+        {
+            self.unkept.push(Unkept {
+                addresses,
+                reasons: held.reasons(),
+                missing: missing.clone(),
+            });
+        }
         self.remove(number);
-        self.remember(addresses, Removal::Nonsense);
+        self.remember(addresses, Some(missing));
     }
 
     fn recount(&mut self, number: u64) {
@@ -430,15 +477,15 @@ impl Ring {
                 true => self.counts.dropped_living += 1,
                 false => self.counts.dropped_ended += 1,
             }
-            self.remember(addresses, Removal::Dropped);
+            self.remember(addresses, Some(Missing::Dropped));
         } else {
             self.save(number, saved);
-            if lives {
+            if lives && self.held.contains_key(&number) {
                 self.counts.cut_short += 1;
                 if let Some(saved) = saved.last_mut().filter(|it| it.number == number) {
                     saved.cut_short = true;
                 }
-                self.remember(addresses, Removal::Saved);
+                self.remember(addresses, None);
             }
         }
         self.remove(number);
@@ -455,12 +502,13 @@ impl Ring {
         let one_sided = || self.joins.rest_one_sided(number);
         let rest = both.or_else(|| one_sided().map(|(end, packets)| Rest::OneSided(end, packets)));
         match held.save(number, rest.unwrap_or(Rest::Nothing)) {
-            Ok(it) => {
+            Ok(None) => self.give_up_unreplayable(number),
+            Ok(Some(it)) => {
                 self.counts.saved += 1;
                 saved.push(it);
                 if over {
                     self.remove(number);
-                    self.remember(addresses, Removal::Saved);
+                    self.remember(addresses, None);
                 }
             }
             Err(_) => self.nonsense(number, addresses),
@@ -482,11 +530,11 @@ impl Ring {
         self.unwanted.extend(self.joins.forget(number));
     }
 
-    fn remember(&mut self, addresses: [SocketAddr; 2], removal: Removal) {
+    fn remember(&mut self, addresses: [SocketAddr; 2], missing: Option<Missing>) {
         if self.removed.len() >= REMEMBERED {
             self.removed.pop_front();
         }
-        self.removed.push_back((addresses, removal));
+        self.removed.push_back((addresses, missing));
     }
 }
 

@@ -75,6 +75,8 @@ pub(crate) struct WaitOutput {
     pub milliseconds: f64,
     /// The run that ended it.
     pub run: usize,
+    /// The first packet that this run sent; null: none.
+    pub packet: Option<NamedPacketOutput>,
     /// It was longer than expected.
     pub late: bool,
     /// Whether a replay without the cause goes on earlier; null: not tried.
@@ -91,6 +93,20 @@ pub(crate) struct CauseOutput {
     pub cause: &'static str,
     /// The cause in words.
     pub text: String,
+    /// The packets that it names.
+    pub packets: Vec<NamedPacketOutput>,
+}
+
+/// A packet.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub(crate) struct NamedPacketOutput {
+    /// The end that sent it.
+    pub end: &'static str,
+    /// Its number among that end's, from 0.
+    pub packet: usize,
+    /// Its number in that end's capture, from 1; null: no capture was written.
+    pub frame: Option<u64>,
 }
 
 /// What a changed setting would have done to a connection.
@@ -113,6 +129,8 @@ pub(crate) struct DepartureOutput<'a> {
     pub end: &'static str,
     /// Its number among that end's.
     pub packet: usize,
+    /// The number of the recorded packet in that end's capture, from 1; null: no capture was written, or it was not sent.
+    pub frame: Option<u64>,
     /// Since the end's beginning.
     pub milliseconds: Option<f64>,
     /// The packet as recorded; null: none.

@@ -8,7 +8,7 @@ mod replay;
 
 pub(crate) use explanation::{
     AnswerOutput, CauseOutput, ControlOutput, DepartureOutput, ExplainedOutput, ExplanationOutput,
-    HeaderOutput, MessageOutput, SimulatedOutput, SimulationOutput, WaitOutput,
+    HeaderOutput, MessageOutput, NamedPacketOutput, SimulatedOutput, SimulationOutput, WaitOutput,
 };
 pub(crate) use recording::{
     ArgumentsOutput, ColumnOutput, ConnectionOutput, DamageOutput, EndOutput, GapOutput,

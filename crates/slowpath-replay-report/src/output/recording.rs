@@ -418,7 +418,7 @@ pub(crate) struct ListedConnection {
     pub write_timers: u64,
     /// Runs of the timer of delayed acknowledgments.
     pub delayed_acks: u64,
-    /// `exact`, `inferred`, `one_sided` or `not_possible`.
+    /// `exact`, `other_kernel` (recorded exactly, on another version of Linux than replays run on), `inferred`, `one_sided` or `not_possible`.
     pub replay: &'static str,
     /// Why it cannot be replayed; null: it can.
     pub reason: Option<String>,

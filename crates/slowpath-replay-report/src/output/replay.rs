@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How replays compare with their recording.
 
+use super::explanation::NamedPacketOutput;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -64,6 +65,8 @@ pub(crate) struct DivergenceOutput {
     pub end: &'static str,
     /// Its run.
     pub run: u64,
+    /// The packet that came in then; null: none did.
+    pub packet: Option<NamedPacketOutput>,
     /// How it diverged.
     pub how: String,
     /// What was recorded.

@@ -47,7 +47,7 @@ impl Trial {
         let run = run(kernel, &scenario, &options, folder.path(), &mut |_| {})?;
         let recording = run.recording.ok_or("there is no recording")?;
         let again = tempfile::tempdir()?;
-        let mut explained = explain(kernel, &recording, &[0], again.path(), &mut |_| {})?;
+        let (mut explained, _) = explain(kernel, &recording, &[0], again.path(), &mut |_| {})?;
         let messages = explained.pop().ok_or("nothing was explained")??;
         let message = messages.into_iter().find(|it| it.message.end == 0);
         let [sender, receiver] = &run.captures[..] else {

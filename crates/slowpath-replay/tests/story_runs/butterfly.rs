@@ -93,7 +93,7 @@ pub fn replays(kernel: &Kernel, runs: u64) -> Result<u64, Failure> {
     }
     // That it was there to be kept.
     let folder = tempfile::tempdir()?;
-    let explained = explain(kernel, &recording, &[last], folder.path(), &mut |_| {})?;
+    let (explained, _) = explain(kernel, &recording, &[last], folder.path(), &mut |_| {})?;
     let messages = explained.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut names = messages.iter().flatten().flat_map(|it| it.chain());
     if !names.any(|link| link.name() == "delayed_ack_after_timeout") {

@@ -73,7 +73,7 @@ pub fn report(
     let mut explained = Vec::new();
     if let Some(recording) = &run.recording {
         let folder = tempfile::tempdir()?;
-        let found = explain(kernel, recording, &chosen, folder.path(), &mut |_| {})?;
+        let (found, _) = explain(kernel, recording, &chosen, folder.path(), &mut |_| {})?;
         explained = found.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (number, messages) in chosen.iter().copied().zip(&mut explained).filter(|_| tries) {
             let folder = tempfile::tempdir()?;

@@ -24,6 +24,7 @@ pub mod svg;
 pub mod xpl;
 
 pub use record::{Point, Recorder, Recording};
+pub use scale::Scale;
 
 use crate::segment::Timestamp;
 use crate::tcp::Side;

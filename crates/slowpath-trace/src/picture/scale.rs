@@ -3,7 +3,7 @@
 
 /// A range of values on a length of pixels.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
+pub struct Scale {
     from: f64,
     to: f64,
     at: f64,
@@ -12,7 +12,7 @@ pub(super) struct Scale {
 
 impl Scale {
     /// `from..to` on the pixels from `at` on; a negative length goes up.
-    pub(super) fn new(from: f64, to: f64, at: f64, length: f64) -> Self {
+    pub fn new(from: f64, to: f64, at: f64, length: f64) -> Self {
         let to = if to > from { to } else { from + 1.0 };
         Scale {
             from,
@@ -23,12 +23,12 @@ impl Scale {
     }
 
     /// The pixel of a value.
-    pub(super) fn of(&self, value: f64) -> f64 {
+    pub fn of(&self, value: f64) -> f64 {
         self.at + (value - self.from) / (self.to - self.from) * self.length
     }
 
     /// Values of about `count` marks, at round distances, and the distance.
-    pub(super) fn marks(&self, count: f64) -> (Vec<f64>, f64) {
+    pub fn marks(&self, count: f64) -> (Vec<f64>, f64) {
         let rough = (self.to - self.from) / count.max(1.0);
         let power = 10f64.powf(rough.log10().floor());
         let steps = [1.0, 2.0, 5.0, 10.0].map(|m| m * power);

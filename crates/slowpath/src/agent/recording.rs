@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which connections the agent records and keeps.
 
+use crate::record::{beforehand, release};
 use clap::Args;
 use slowpath_agent::service::{Age, Journal, Ports, Size};
-use slowpath_agent::{Agent, KeepFilter, RecordOptions, RecorderState, kernel, ring};
+use slowpath_agent::{Agent, KeepFilter, Laboratory, RecordOptions, kernel, ring};
+use slowpath_lab::virtual_time::SOURCE;
 use slowpath_machine::system_names::SystemNames;
 use slowpath_recording::RecorderKind;
 use slowpath_views::filter::{Filter, Subject};
@@ -167,6 +169,13 @@ pub(super) fn start(agent: &mut Agent, settings: &Recording, journal: Journal) {
         folder: folder.clone(),
         folder_bytes: settings.size.0,
         wanted: wanted(&settings.keep),
+        laboratory: Laboratory {
+            version: SOURCE,
+            takes: |addresses, settings| {
+                let possible = slowpath_replay::possible_settings(addresses, settings);
+                possible.map_err(|reason| reason.to_string())
+            },
+        },
         open: Box::new(move || kernel(&ports)),
     });
     match started {
@@ -182,9 +191,15 @@ pub(super) fn start(agent: &mut Agent, settings: &Recording, journal: Journal) {
                 },
                 folder.display()
             ));
-            let light = |state: &RecorderState| state.recorder == RecorderKind::Tracepoints;
-            if agent.recorder().as_ref().is_some_and(light) {
+            let recorder = agent.recorder().map(|state| state.recorder);
+            if recorder == Some(RecorderKind::Tracepoints) {
                 journal.say("this kernel does not let BPF attach to its functions (fentry): it records by tracepoints, and a replay may part from that");
+            }
+            for line in recorder
+                .map(|it| beforehand(&it, &release(), SOURCE))
+                .unwrap_or_default()
+            {
+                journal.say(&line);
             }
         }
         Err(error) => journal.warn(&format!("nothing is recorded: {error}")),

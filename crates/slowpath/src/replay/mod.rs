@@ -10,7 +10,7 @@ mod what_if;
 
 use crate::failure::{Failure, Outcome};
 use crate::message;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde_json::json;
 use slowpath_lab::virtual_time::{self, Kernel, RunError};
 use slowpath_machine::progress::Progress;
@@ -19,9 +19,10 @@ use slowpath_recording::fields::{self, Variable};
 use slowpath_recording::{RecorderKind, Recording};
 use slowpath_replay::{Altered, ReplayError, ReplayOptions, Stretch};
 use slowpath_replay_report::fitted as fitted_report;
+use slowpath_replay_report::frames::Frames;
 use slowpath_replay_report::outputs::{self, Probed};
 use slowpath_replay_report::replayed::{self, Batch};
-use slowpath_replay_report::{SIDES, collection, end_name};
+use slowpath_replay_report::{SIDES, collection, end_name, probe_page};
 use slowpath_text::Paint;
 use std::collections::BTreeSet;
 use std::io::{Write, stdout};
@@ -31,6 +32,7 @@ use std::time::{Duration, Instant};
 
 /// `slowpath replay`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("written").args(["out", "html"]).multiple(true)))]
 #[command(after_help = "\
 Examples:
   slowpath lab virtual scenarios/replay/exact.toml --record run.rec
@@ -38,6 +40,7 @@ Examples:
   slowpath replay client.rec server.rec             connections between two machines that each recorded one end
   slowpath replay run.rec --connection 7 --out seven
   slowpath replay run.rec --connection 7 --out seven --probe cwnd,ssthresh,reordering,flag
+  slowpath replay run.rec --connection 7 --html seven.html --probe cwnd,ssthresh,srtt_us,rto    plots
   slowpath replay run.rec --connection 7 --out seven --functions server:2-5
   slowpath replay run.rec --connection 7 --gdb server:2
   slowpath replay run.rec --connection 7 --set tcp_recovery=1 --set tcp_early_retrans=3
@@ -55,17 +58,26 @@ pub struct Replay {
     /// Write client.pcapng, server.pcapng and probes.parquet into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Variables of the sockets after every run, to probes.parquet: 'all', or names with commas between (cwnd,ssthresh,flag,...; a wrong one lists them)
-    #[arg(long, value_name = "FIELDS", value_delimiter = ',', requires = "out")]
+    /// Variables of the sockets after every run, to probes.parquet and the page: 'all', or names with commas between (cwnd,ssthresh,flag,...; a wrong one lists them)
+    #[arg(
+        long,
+        value_name = "FIELDS",
+        value_delimiter = ',',
+        requires = "written",
+        conflicts_with = "set"
+    )]
     pub probe: Vec<String>,
+    /// Write a page with plots of the probed variables over time: a chart a unit, with losses, retransmissions and timeouts
+    #[arg(long, value_name = "FILE", requires = "probe")]
+    pub html: Option<PathBuf>,
     /// Functions of TCP that some runs call, to functions.txt: server:92 or server:92-95
-    #[arg(long, value_name = "END:RUNS", value_parser = stretch, requires = "out")]
+    #[arg(long, value_name = "END:RUNS", value_parser = stretch, requires = "out", conflicts_with = "set")]
     pub functions: Option<Stretch>,
     /// Start gdb on the kernel and stop before a run: client:183
-    #[arg(long, value_name = "END:RUN", value_parser = stretch, conflicts_with_all = ["out", "json"])]
+    #[arg(long, value_name = "END:RUN", value_parser = stretch, conflicts_with_all = ["written", "json"])]
     pub gdb: Option<Stretch>,
-    /// Replay with another setting, up to the first packet that differs (repeat for more)
-    #[arg(long, value_name = "NAME=VALUE", value_parser = what_if::setting, conflicts_with_all = ["out", "gdb"])]
+    /// Replay with another setting, up to the first packet that differs (repeat for more); with --out the captures are of the replay without it
+    #[arg(long, value_name = "NAME=VALUE", value_parser = what_if::setting, conflicts_with = "gdb")]
     pub set: Vec<Altered>,
     /// From that packet on, simulate the message in flight by itself on its path; marked as simulated, not replayed
     #[arg(long = "continue", requires = "set")]
@@ -92,6 +104,9 @@ pub struct Replay {
     #[arg(long)]
     pub quiet: bool,
 }
+
+/// Bytes of IPv6's header and the longest of TCP (RFC 9293 section 3.1), of which plots are made.
+const WHOLE_HEADERS: u32 = 100;
 
 /// Of a recording without connections.
 pub(crate) const NOTHING: &str = "nothing was recorded: there is no connection in it (only those are recorded that open while it runs)";
@@ -149,7 +164,14 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
         there_is(asked, chosen[0], &recording)?;
     }
     if !args.set.is_empty() {
-        return what_if::run(args, &kernel, &recording, &chosen, &working.path);
+        let frames = match &args.out {
+            Some(folder) => {
+                let batches = replay(args, &kernel, &recording, &chosen, &[], &working.path)?;
+                outputs::write(folder, &recording, &batches, &[])?
+            }
+            None => Frames::default(),
+        };
+        return what_if::run(args, &kernel, &recording, &chosen, &frames);
     }
     if let Some(stop) = &args.gdb {
         return debug::run(args, &kernel, &recording, &chosen, stop, &working.path);
@@ -157,13 +179,8 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
     let fit = fitted::fit(args, &kernel, &recording, &chosen, &working.path)?;
     let recording = fit.as_ref().map_or(recording, |it| it.recording.clone());
     let batches = replay(args, &kernel, &recording, &chosen, &probed, &working.path)?;
-    if let Some(folder) = &args.out {
-        outputs::write(folder, &recording, &batches, &probed)?;
-        if args.functions.is_some() {
-            outputs::functions(folder, &recording, &batches)?;
-        }
-    }
-    let differing = replayed::differing(&batches);
+    let frames = write(args, &recording, &batches, &probed)?;
+    let differing = replayed::differing(&batches, &frames);
     let light = recording.origin.recorder == RecorderKind::Tracepoints;
     let alike = chosen.len() - differing.len();
     let out = &mut stdout().lock();
@@ -198,6 +215,29 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
         }
     }
     Ok(Outcome::of(args.exit_code, !differing.is_empty()))
+}
+
+/// Writes what was asked for; gives the frames of the captures.
+fn write(
+    args: &Replay,
+    recording: &Recording,
+    batches: &[Batch],
+    probed: &[Probed],
+) -> Result<Frames, Failure> {
+    let mut frames = Frames::default();
+    if let Some(folder) = &args.out {
+        frames = outputs::write(folder, recording, batches, probed)?;
+        if args.functions.is_some() {
+            outputs::functions(folder, recording, batches, &frames)?;
+        }
+    }
+    if let Some(path) = &args.html {
+        let title = args.file.display().to_string();
+        let page = probe_page::page(recording, batches, probed, &frames, &title)?;
+        slowpath_files::write(path, page)
+            .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
+    }
+    Ok(frames)
 }
 
 /// Another version of Linux may do something else: say so, before a replay does.
@@ -302,9 +342,14 @@ fn replay(
         let own = folder.join(number.to_string());
         std::fs::create_dir(&own)
             .map_err(|error| Failure::Write(format!("cannot create {}: {error}", own.display())))?;
+        let captured = args.out.is_some() || args.html.is_some();
+        let snap = match args.html {
+            Some(_) => args.snap.max(WHOLE_HEADERS),
+            None => args.snap,
+        };
         let options = ReplayOptions {
             seed: args.seed,
-            capture: args.out.as_ref().map(|_| args.snap),
+            capture: captured.then_some(snap),
             probe: !args.probe.is_empty(),
             more: probed
                 .iter()

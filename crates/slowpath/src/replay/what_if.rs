@@ -7,9 +7,9 @@ use serde_json::json;
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_recording::Recording;
 use slowpath_replay::{Altered, ExplainError, ReplayError, WhatIf, WhatIfError};
-use slowpath_replay_report::what_if;
+use slowpath_replay_report::frames::{Frames, HINT};
+use slowpath_replay_report::{outputs, what_if};
 use std::io::{Write, stdout};
-use std::path::Path;
 
 /// `NAME=VALUE`.
 pub(super) fn setting(text: &str) -> Result<Altered, String> {
@@ -27,7 +27,7 @@ pub(super) fn run(
     kernel: &Kernel,
     recording: &Recording,
     chosen: &[usize],
-    folder: &Path,
+    frames: &Frames,
 ) -> Result<Outcome, Failure> {
     let failed = |error: WhatIfError| match error {
         WhatIfError::Setting(error) => Failure::Usage(format!("--set: {error}")),
@@ -39,14 +39,17 @@ pub(super) fn run(
             reason: error.to_string(),
         },
     };
+    let working = outputs::Working::new()?;
     let out = &mut stdout().lock();
     let mut answers = Vec::new();
+    let mut differs = false;
     for number in chosen.iter().copied() {
-        let own = folder.join(format!("what-if-{number}"));
+        let own = working.path.join(format!("what-if-{number}"));
         std::fs::create_dir(&own)
             .map_err(|error| Failure::Write(format!("cannot create {}: {error}", own.display())))?;
         let mut experiment = WhatIf::new(kernel, recording, number, &own).map_err(failed)?;
         let answer = experiment.ask(&args.set).map_err(failed)?;
+        differs |= answer.departure.is_some();
         let simulated = match args.go_on.then(|| experiment.go_on(&args.set, &answer)) {
             None | Some(Ok(None)) => None,
             Some(Ok(Some(continued))) => Some(Ok(continued)),
@@ -54,13 +57,13 @@ pub(super) fn run(
             Some(Err(error)) => return Err(failed(error)),
         };
         if args.json {
-            let mut value = what_if::answer_json(recording, number, &answer);
+            let mut value = what_if::answer_json(recording, number, &answer, frames);
             if let Some(simulated) = &simulated {
                 value["simulation"] = what_if::simulation_json(simulated);
             }
             answers.push(value);
         } else {
-            what_if::write(recording, number, &answer, out)?;
+            what_if::write(recording, number, &answer, frames, out)?;
             if let Some(simulated) = &simulated {
                 what_if::simulation_text(simulated, out)?;
             }
@@ -68,6 +71,8 @@ pub(super) fn run(
     }
     if args.json {
         writeln!(out, "{}", json!({ "connections": answers }))?;
+    } else if differs && frames.is_empty() {
+        writeln!(out, "{HINT}")?;
     }
     Ok(Outcome::Done)
 }
