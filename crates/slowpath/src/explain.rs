@@ -42,7 +42,7 @@ pub struct Explain {
     /// Show only the N messages that lost the most time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
-    /// Write a page with a time-sequence graph of each of them
+    /// Write a page with a time-sequence graph of each of them, replacing it
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Do not confirm causes by further replays

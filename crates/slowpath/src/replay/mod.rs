@@ -10,6 +10,7 @@ mod what_if;
 
 use crate::failure::{Failure, Outcome};
 use crate::message;
+use crate::results;
 use clap::Args;
 use serde_json::json;
 use slowpath_lab::virtual_time::{self, Kernel, RunError};
@@ -52,7 +53,7 @@ pub struct Replay {
     /// Only the connection with this number, from 0 (repeat for more)
     #[arg(long, value_name = "N")]
     pub connection: Vec<usize>,
-    /// Write client.pcapng, server.pcapng and probes.parquet into this directory
+    /// Write client.pcapng, server.pcapng and probes.parquet into this directory, in place of an earlier run's
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Variables of the sockets after every run, to probes.parquet: 'all', or names with commas between (cwnd,ssthresh,flag,...; a wrong one lists them)
@@ -157,11 +158,12 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
     let fit = fitted::fit(args, &kernel, &recording, &chosen, &working.path)?;
     let recording = fit.as_ref().map_or(recording, |it| it.recording.clone());
     let batches = replay(args, &kernel, &recording, &chosen, &probed, &working.path)?;
-    if let Some(folder) = &args.out {
-        outputs::write(folder, &recording, &batches, &probed)?;
+    if let Some(folder) = results::open(args.out.as_ref(), results::REPLAY)? {
+        outputs::write(folder.draft(), &recording, &batches, &probed)?;
         if args.functions.is_some() {
-            outputs::functions(folder, &recording, &batches)?;
+            outputs::functions(folder.draft(), &recording, &batches)?;
         }
+        folder.commit()?;
     }
     let differing = replayed::differing(&batches);
     let light = recording.origin.recorder == RecorderKind::Tracepoints;
