@@ -78,6 +78,13 @@ pub fn write(summary: &Summary, paint: Paint, out: &mut impl Write) -> io::Resul
         count(s.packets.hops),
         count(s.events),
     )?;
+    if s.warm_up_us > 0.0 {
+        let warm_up = time(s.warm_up_us);
+        writeln!(
+            out,
+            "the first {warm_up} are the warm-up: completion times, slowdowns and queues are of what came after"
+        )?;
+    }
     let mut tables = vec![completions(s)];
     if s.workloads
         .iter()

@@ -74,6 +74,7 @@ pub fn run(args: &Queues) -> Result<Outcome, Failure> {
             name: &name,
             text: &text,
             seed: answer.scenario.seed,
+            warm_up_ps: 0,
             csv: false,
         };
         tables::write(folder.draft(), metadata, &answer)

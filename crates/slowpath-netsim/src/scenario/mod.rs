@@ -83,6 +83,7 @@
 //! queues = ["left -> right"]   # ports whose queue is written down: SWITCH -> NEIGHBOUR
 //! every = "1 ms"               # whenever it changes unless given
 //! paths = false
+//! warm-up = "0 s"           # distributions are of what begins after it
 //! ```
 
 mod aqm;
@@ -175,6 +176,8 @@ pub struct Scenario {
     pub paths: bool,
     /// Flows and links that are written down again and again.
     pub series: Option<Series>,
+    /// What happens before this is no part of a run's distributions; less than its duration.
+    pub warm_up: Span,
 }
 
 /// The most that is read of a scenario: a custom topology of all hosts and links that there can
@@ -301,7 +304,8 @@ impl Scenario {
             None if substrate.is_only_network() => Vec::new(),
             _ => reader.all(root)?,
         };
-        let measured = measure::read(root.section("measure")?, &topology, &workloads)?;
+        let section = root.section("measure")?;
+        let measured = measure::read(section, duration, &topology, &workloads)?;
         Ok(Scenario {
             description,
             seed,
@@ -317,6 +321,7 @@ impl Scenario {
             queues: measured.queues,
             paths: measured.paths,
             series: measured.series,
+            warm_up: measured.warm_up,
         })
     }
 }

@@ -154,6 +154,7 @@ pub(crate) fn write_tables(
         name: &loaded.name,
         text: &loaded.text,
         seed: loaded.scenario.seed,
+        warm_up_ps: loaded.scenario.warm_up.0,
         csv,
     };
     tables::write(folder.draft(), metadata, &loaded.scenario, results)

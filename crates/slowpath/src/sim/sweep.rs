@@ -114,6 +114,7 @@ pub(crate) fn run(
             name: &base.name,
             text: &base.text,
             seed: base.scenario.seed,
+            warm_up_ps: base.scenario.warm_up.0,
             csv: options.csv,
         };
         table::write(directory, metadata, &sweep, &results)
