@@ -252,12 +252,15 @@ pub fn scale(top: f64, ticks: f64) -> (f64, f64) {
     (step, (top / step).ceil() * step)
 }
 
-/// The ticks of a scale from 0.
+/// The ticks of a scale from 0, which needs no unit.
 pub fn ticks((step, end): (f64, f64), text: impl Fn(f64) -> String) -> Vec<Tick> {
     let count = (end / step).round() as usize;
     let tick = |number: usize| Tick {
         at: number as f64 * step / end,
-        text: text(number as f64 * step),
+        text: match number {
+            0 => "0".to_owned(),
+            _ => text(number as f64 * step),
+        },
     };
     (0..=count).map(tick).collect()
 }
