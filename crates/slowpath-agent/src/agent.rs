@@ -95,7 +95,7 @@ impl Agent {
         let (observer, capabilities) = Observer::open(config.tier, &options)?;
         let tier = capabilities.tier;
         let now = monotonic();
-        let readable = tier != Tier::Bpf || process::in_initial_pid_namespace();
+        let readable = tier != Tier::Bpf || process::proc_is_initial();
         let tracker_options = TrackerOptions {
             thresholds: config.thresholds,
             history: config.history,

@@ -15,6 +15,39 @@ pub fn descendants(pid: u32) -> BTreeSet<u32> {
     }
 }
 
+/// This process's number in `/proc`, which may show another pid namespace than its own: in a
+/// host of the laboratory it shows the machine's.
+pub fn own_pid() -> u32 {
+    let shown = fs::read_link("/proc/self").ok();
+    let shown = shown.and_then(|link| link.to_str()?.parse().ok());
+    shown.unwrap_or_else(std::process::id)
+}
+
+/// The number in `/proc` of a living child of this process, which has it by another one if `/proc`
+/// shows another pid namespace; `None`: it is not there.
+pub fn child_in_proc(child: u32) -> Option<u32> {
+    let own = own_pid();
+    if own == std::process::id() {
+        return Some(child);
+    }
+    let status = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/status")).ok();
+    let mut all = descendants(own).into_iter();
+    all.find(|pid| status(pid).and_then(|it| innermost(&it)) == Some(child))
+}
+
+/// A process's numbers, from the pid namespace that `/proc` shows to its own: `NSpid`
+/// (proc_pid_status(5)).
+pub(crate) fn numbers(status: &str) -> Option<impl DoubleEndedIterator<Item = u32> + '_> {
+    let mut lines = status.lines();
+    let numbers = lines.find_map(|line| line.strip_prefix("NSpid:"))?;
+    Some(numbers.split_whitespace().flat_map(str::parse))
+}
+
+/// A process's number in its own pid namespace.
+fn innermost(status: &str) -> Option<u32> {
+    numbers(status)?.next_back()
+}
+
 /// Puts the descendants of `pid` into `found`; whether the kernel lists children at all.
 fn descend(pid: u32, found: &mut BTreeSet<u32>) -> bool {
     let mut pending = vec![pid];
@@ -93,15 +126,34 @@ mod tests {
     }
 
     #[test]
+    fn a_childs_number_in_proc_is_the_outermost() {
+        // As proc_pid_status(5) shows a process three namespaces deep: 4711 here, 1 in its own.
+        assert_eq!(
+            innermost("Name:\tx\nNSpid:\t4711\t52\t1\nNSsid:\t9\n"),
+            Some(1)
+        );
+        assert_eq!(innermost("Name:\tx\n"), None);
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The test's own namespace is /proc's, or it has the child by another number.
+        assert!(child_in_proc(child.id()).is_some());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn both_ways_find_a_child() {
         // It waits for standard input to close.
         let mut child = std::process::Command::new("cat")
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let own = std::process::id();
-        assert!(descendants(own).contains(&child.id()));
-        assert!(by_parents(own).contains(&child.id()));
+        let own = own_pid();
+        let child_pid = child_in_proc(child.id()).unwrap();
+        assert!(descendants(own).contains(&child_pid));
+        assert!(by_parents(own).contains(&child_pid));
         drop(child.stdin.take());
         child.wait().unwrap();
     }

@@ -59,13 +59,14 @@ mod traffic;
 pub use agent::{Agent, FinishReport, PollError, StartError, host_name};
 pub use budget::{Budget, BudgetError, BudgetState};
 pub use config::Config;
-pub use descendants::descendants;
+pub use descendants::{child_in_proc, descendants, own_pid};
 pub use host_totals::{
     ANSWER_BOUNDS, APPLICATION_RTT_BOUNDS, Answers, ApplicationTotals, Applications, Histogram,
     HostTotals, LabelSet, OTHER, OwnerLabel, OwnerLabels, ProblemTotals, RTT_BOUNDS, Traffic,
 };
 pub use listeners::{LiveListener, Overflows};
 pub use live_connection::LiveConnection;
+pub use machine::process::sees_all_processes;
 pub use namespace_names::namespace_name;
 pub use observer::TierChoice;
 pub use owner_scans::OwnerScans;

@@ -289,6 +289,77 @@ pub fn write_with<T, E: From<io::Error>>(
     Ok(made)
 }
 
+/// Why a file cannot be an output, known before any work is done.
+#[derive(Debug, thiserror::Error)]
+pub enum RefusedOutput {
+    /// It is read by the same command.
+    #[error("{0} is one of the files that are read; name another file")]
+    IsRead(PathBuf),
+    /// It is named for two outputs.
+    #[error("{0} is named for two outputs; name another file for one of them")]
+    Twice(PathBuf),
+    /// It cannot be written.
+    #[error("cannot write {path}: {error}")]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+impl RefusedOutput {
+    /// Whether the command line is to blame, and not the file system.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, RefusedOutput::Unwritable { .. })
+    }
+}
+
+/// Refuses outputs that would overwrite an input or one another, or that cannot be written.
+/// Other files are replaced: that is no error. Changes nothing. A folder that is not there yet
+/// may be by the time of the output.
+///
+/// # Errors
+/// The first one that is refused.
+pub fn refuse(outputs: &[&Path], inputs: &[&Path]) -> Result<(), RefusedOutput> {
+    for (number, path) in outputs.iter().enumerate() {
+        let same = |other: &&Path| is_same_file(path, other);
+        if inputs.iter().any(same) {
+            return Err(RefusedOutput::IsRead((*path).to_owned()));
+        }
+        if outputs[..number].iter().any(|it| it == path || same(it)) && !is_device(path) {
+            return Err(RefusedOutput::Twice((*path).to_owned()));
+        }
+        let begun = match Target::of(path) {
+            // Opening a pipe would wake its reader.
+            Ok(Target::Open(..)) => continue,
+            Ok(Target::Replace(..)) => OutputFile::create(path).map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = begun
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(RefusedOutput::Unwritable {
+                path: (*path).to_owned(),
+                error,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether both names lead to one regular file, also by links.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (fs::stat(one), fs::stat(other)) else {
+        return false;
+    };
+    kind(&one) == FileType::RegularFile && (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+fn is_device(path: &Path) -> bool {
+    matches!(Target::of(path), Ok(Target::Open(..)))
+}
+
 /// Adds to the end of a file that is made if it is not there; no symbolic link is followed.
 ///
 /// # Errors

@@ -6,7 +6,7 @@
 //! (`PR_SET_CHILD_SUBREAPER`), and a thread walks `/proc/PID/task/TID/children` (or, on
 //! kernels without it, every `/proc/PID/stat`) many times a second and remembers every process that it found.
 
-use slowpath_agent::descendants;
+use slowpath_agent::{descendants, own_pid};
 use slowpath_views::selection::ProcessSet;
 use std::io;
 use std::thread;
@@ -34,7 +34,7 @@ impl Family {
 
     /// Adds every living process that descends from this one.
     pub fn walk(&self) {
-        self.members.append(descendants(std::process::id()));
+        self.members.append(descendants(own_pid()));
     }
 
     /// Walks again and again in a thread, for as long as the process lives.

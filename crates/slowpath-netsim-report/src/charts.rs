@@ -25,6 +25,8 @@ const MAX_POINTS: usize = 1_500;
 pub struct Charts {
     /// How long the network was simulated.
     pub end_us: f64,
+    /// How much of that is the warm-up.
+    pub warm_up_us: f64,
     /// Completion times of flows, by workload.
     pub fct: Vec<Curve>,
     /// Completion times of queries, by workload.
@@ -133,7 +135,8 @@ pub struct LinkCell {
 /// What the report of a run draws.
 pub fn charts(scenario: &Scenario, results: &Results, queues: &[Series]) -> Charts {
     let mut flows: Vec<Vec<&FlowRecord>> = vec![Vec::new(); scenario.workloads.len()];
-    for flow in &results.flows {
+    let warm_up = scenario.warm_up.0;
+    for flow in results.flows.iter().filter(|it| it.start.0 >= warm_up) {
         flows[usize::from(flow.label)].push(flow);
     }
     let fct = flows.iter().map(|flows| {
@@ -142,7 +145,8 @@ pub fn charts(scenario: &Scenario, results: &Results, queues: &[Series]) -> Char
     });
     let qct = (0..scenario.workloads.len()).map(|number| {
         let queries = results.queries.iter();
-        let mine = queries.filter(|query| workload_of_query(query.id) == number);
+        let mine = queries.filter(|it| workload_of_query(it.id) == number);
+        let mine = mine.filter(|it| it.start.0 >= warm_up);
         let done = mine.filter_map(|query| query.completion());
         done.map(|time| time.0).collect::<Times>()
     });
@@ -153,6 +157,7 @@ pub fn charts(scenario: &Scenario, results: &Results, queues: &[Series]) -> Char
     chosen.sort_by_key(|queue| queue.0);
     Charts {
         end_us: micros(results.end.0),
+        warm_up_us: micros(warm_up),
         fct: curves(fct),
         qct: curves(qct),
         sizes: (flows.iter().enumerate())

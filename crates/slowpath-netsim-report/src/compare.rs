@@ -4,9 +4,10 @@
 //! What enters: folders with a `flows.parquet`, of the simulator or of Linux in virtual time. What leaves: completion times of each workload and size
 //! of flows, and how much longer they are than in the first run, as text or JSON.
 
-use crate::distribution::{Percentiles, Times};
+use crate::distribution::{Percentiles, Times, micros};
 use crate::summary::{SIZES, size_bin};
-use crate::terminal::{size_name, times};
+use crate::table::WARM_UP;
+use crate::terminal::{size_name, time, times};
 use serde::Serialize;
 use slowpath_table::{ParquetError, Reader, Value};
 use slowpath_text::{Columns, Paint, plain};
@@ -55,6 +56,8 @@ pub struct MadeRun {
     pub scenario: String,
     /// Its seed, likewise.
     pub seed: Option<u64>,
+    /// Picoseconds at its beginning of which flows are left out.
+    pub warm_up: u64,
     parts: BTreeMap<Part, (u64, Times)>,
 }
 
@@ -75,7 +78,9 @@ impl MadeRun {
 
 fn flows(directory: &Path, file: File) -> Result<MadeRun, ParquetError> {
     let reader = Reader::new(file)?;
-    let mut rows = reader.rows(&["workload", "bytes", "completion_ps"])?;
+    let text = |key| reader.metadata(key).unwrap_or_default().to_owned();
+    let warm_up: u64 = text(WARM_UP).parse().unwrap_or(0);
+    let mut rows = reader.rows(&["workload", "bytes", "completion_ps", "start_ps"])?;
     let mut found: BTreeMap<Part, (u64, Vec<u64>)> = BTreeMap::new();
     while rows.advance()? {
         let name = match rows.value(0)? {
@@ -88,7 +93,10 @@ fn flows(directory: &Path, file: File) -> Result<MadeRun, ParquetError> {
                 _ => None,
             })
         };
-        let (bytes, completion) = (int(1)?, int(2)?);
+        let (bytes, completion, start) = (int(1)?, int(2)?, int(3)?);
+        if start.is_some_and(|start| start < warm_up) {
+            continue;
+        }
         let sizes = [
             None,
             bytes.map(|bytes| Some(size_bin(bytes))).unwrap_or_default(),
@@ -104,7 +112,6 @@ fn flows(directory: &Path, file: File) -> Result<MadeRun, ParquetError> {
             times.extend(completion);
         }
     }
-    let text = |key| reader.metadata(key).unwrap_or_default().to_owned();
     let sorted = |(part, (flows, times)): (Part, (u64, Vec<u64>))| {
         (part, (flows, times.into_iter().collect::<Times>()))
     };
@@ -112,6 +119,7 @@ fn flows(directory: &Path, file: File) -> Result<MadeRun, ParquetError> {
         name: directory.display().to_string(),
         scenario: text("slowpath.scenario_name"),
         seed: text("slowpath.seed").parse().ok(),
+        warm_up,
         parts: found.into_iter().map(sorted).collect(),
     })
 }
@@ -121,7 +129,7 @@ fn flows(directory: &Path, file: File) -> Result<MadeRun, ParquetError> {
 pub struct ComparedRun {
     /// The run's folder.
     pub run: String,
-    /// Flows that began.
+    /// Flows that began, after the warm-up if there is one.
     pub flows: u64,
     /// Their completion times; `None` if none is done.
     pub fct: Option<Percentiles>,
@@ -203,7 +211,11 @@ pub fn write(runs: &[MadeRun], paint: Paint, out: &mut impl Write) -> io::Result
             .seed
             .map_or(String::new(), |seed| format!(", seed {seed}"));
         let name = paint.bold(&plain(&run.name));
-        writeln!(out, "{name}: {}{seed}", plain(&run.scenario))?;
+        let without = match run.warm_up {
+            0 => String::new(),
+            ps => format!(", without the first {}", time(micros(ps))),
+        };
+        writeln!(out, "{name}: {}{seed}{without}", plain(&run.scenario))?;
     }
     writeln!(out)?;
     let head = [
@@ -247,7 +259,6 @@ pub fn write(runs: &[MadeRun], paint: Paint, out: &mut impl Write) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::time;
 
     fn run(name: &str, parts: &[(&str, Option<usize>, &[u64])]) -> MadeRun {
         let part = |(workload, size, times): &(&str, Option<usize>, &[u64])| {
@@ -258,6 +269,7 @@ mod tests {
             name: name.to_owned(),
             scenario: "s.toml".to_owned(),
             seed: Some(1),
+            warm_up: 0,
             parts: parts.iter().map(part).collect(),
         }
     }

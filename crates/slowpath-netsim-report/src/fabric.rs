@@ -19,7 +19,27 @@ pub struct FlowletSummary {
     pub path_changes: u64,
 }
 
-pub(crate) fn flowlets(topology: &Topology, results: &Results) -> Vec<FlowletSummary> {
+/// What switches did beside forwarding; nothing where they do nothing else.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FabricSummary {
+    /// What switches made of flows, where they divide them into flowlets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flowlets: Vec<FlowletSummary>,
+    /// What priority flow control did; `None` without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow_control: Option<FlowControlSummary>,
+}
+
+impl FabricSummary {
+    pub(crate) fn new(topology: &Topology, results: &Results) -> Self {
+        FabricSummary {
+            flowlets: flowlets(topology, results),
+            flow_control: flow_control(topology, results),
+        }
+    }
+}
+
+fn flowlets(topology: &Topology, results: &Results) -> Vec<FlowletSummary> {
     let of_switch = |(switch, counts): &(SwitchId, FlowletCounts)| FlowletSummary {
         switch: topology.name(Node::Switch(switch.0)).to_owned(),
         flowlets: counts.flowlets,
@@ -74,7 +94,7 @@ fn peer(topology: &Topology, switch: SwitchId, port: PortId) -> Node {
     topology.switches()[switch.0 as usize].ports[usize::from(port.0)].peer
 }
 
-pub(crate) fn flow_control(topology: &Topology, results: &Results) -> Option<FlowControlSummary> {
+fn flow_control(topology: &Topology, results: &Results) -> Option<FlowControlSummary> {
     let record = results.pauses.as_ref()?;
     let name = |node| topology.name(node).to_owned();
     let of_host = |host: &HostRecord| {

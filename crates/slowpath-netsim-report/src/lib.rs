@@ -12,10 +12,12 @@
 
 pub mod captures;
 pub mod charts;
+pub mod colours;
 pub mod compare;
 pub mod distribution;
 pub mod fabric;
 pub mod page;
+pub mod plot;
 pub mod queues;
 pub mod series;
 pub mod slowdown;
@@ -31,6 +33,7 @@ use queues::Series;
 use serde_json::Value;
 use slowpath_netsim::results::Results;
 use slowpath_netsim::scenario::Scenario;
+use slowpath_switch::Time;
 use slowpath_text::Paint;
 use std::io::{self, Write};
 
@@ -47,7 +50,7 @@ pub struct Report<'a> {
 impl<'a> Report<'a> {
     /// The report of a run of the scenario in the file of that name.
     pub fn new(name: &str, scenario: &'a Scenario, results: &'a Results) -> Self {
-        let queues = queues::series(&results.queues, results.end);
+        let queues = queues::series(&results.queues, Time(scenario.warm_up.0), results.end);
         let summary = summary::summary(name, scenario, results, &queues);
         Report {
             scenario,

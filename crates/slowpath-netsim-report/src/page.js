@@ -1,7 +1,7 @@
 "use strict";
 // Draws the report from the numbers in the page. Tags are written as [tag] helpers, never as
 // text with an end tag, so that this script can stand in a page.
-const { summary, charts } = JSON.parse(document.getElementById("data").textContent);
+const { summary, charts, colours } = JSON.parse(document.getElementById("data").textContent);
 const $ = (selector, root = document) => root.querySelector(selector);
 const LT = "\u003c";
 const escaped = (text) =>
@@ -13,8 +13,11 @@ const tag = (name, attributes = {}, inside = "") => {
     .map(([key, value]) => ` ${key}="${escaped(value)}"`);
   return `${LT}${name}${written.join("")}>${inside}${LT}/${name}>`;
 };
-const colour = (workload) => `var(--c${workload % 8})`;
 const workloadName = (workload) => summary.workloads[workload].name;
+// The same name has the same colour in every chart; beyond eight, dashes differ.
+const colour = (name) => `var(--c${colours[name].colour})`;
+const dashes = (name) => ["none", "6 4", "2 3", "9 3 2 3"][Math.min(3, colours[name].round)];
+const workloadColour = (workload) => colour(workloadName(workload));
 
 // ---- numbers for people ----
 const trimmed = (value, digits) => String(Number(value.toPrecision(digits)));
@@ -37,7 +40,7 @@ const bytes = (count, digits = 3) => (count === 0 ? "0" : scaled(count, BYTES, d
 const rate = (bits) => (bits === 0 ? "0" : even(bits, RATE));
 const count = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 const percent = (share) =>
-  share > 0 && share < 0.001 ? "< 0.1 %" : `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`;
+  share > 0 && share < 0.001 ? "< 0.1 %" : `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 
 // ---- axes ----
 // Ticks of a logarithmic axis: decades, with 2 and 5 between if there are few.
@@ -80,35 +83,74 @@ const tail = (finest) => {
   return { at: (share) => far(share) / -Math.log10(finest), ticks };
 };
 
+// ---- labels ----
+// A text's width is estimated from its characters, on the wide side for the fonts of the style.
+const CHARACTER = 7.7, LINE = 15, GAP = 8;
+const textWidth = (text) => [...String(text)].length * CHARACTER;
+// The texts of ticks, exact: as many digits as that takes.
+const texts = (ticks, text) => {
+  const exact = ticks.map((tick) => text(tick, 9)).join();
+  for (let digits = 2; ; digits++) {
+    const all = ticks.map((tick) => text(tick, digits));
+    if (all.join() === exact || digits > 8) return all;
+  }
+};
+// Places along a line, in their order, `need` from each other: each is moved as little as that takes
+// and stays between `low` and `high`.
+const separated = (places, need, low, high) => {
+  const order = places.map((_, i) => i).sort((a, b) => places[a] - places[b]);
+  const moved = [...places];
+  let free = low;
+  for (const i of order) free = (moved[i] = Math.max(moved[i], free)) + need;
+  free = high;
+  for (const i of order.reverse()) free = (moved[i] = Math.min(moved[i], free)) - need;
+  return moved;
+};
+
 // ---- charts ----
-const W = 560, SMALL = 400, PAD = { left: 62, right: 14, top: 10, bottom: 40 };
-// A frame with axes; `draw` is given the two scales in pixels.
+const W = 560, SMALL = 400, RIGHT = 14, TOP = 12, BOTTOM = 44, TITLE = 20;
+// A frame with axes; `draw` is given the two scales in pixels, and where the curves are. Margins follow
+// from the labels; a label that would come too near to another is left out.
 const frame = (o, draw) => {
   const [w, h] = [o.width || W, o.height || 330];
-  const [x0, x1, y0, y1] = [PAD.left, w - PAD.right, h - PAD.bottom, PAD.top];
+  const [xTexts, yTexts] = [texts(o.x.ticks, o.xText), texts(o.y.ticks, o.yText)];
+  const [x0, x1, y0, y1] = [TITLE + Math.max(20, ...yTexts.map(textWidth)) + GAP, w - RIGHT, h - BOTTOM, TOP];
   const px = (value) => +(x0 + o.x.at(value) * (x1 - x0)).toFixed(2);
   const py = (value) => +(y0 + o.y.at(value) * (y1 - y0)).toFixed(2);
-  let inside = "";
-  for (const tick of o.y.ticks) {
-    inside += tag("path", { class: "grid", d: `M${x0} ${py(tick)}H${x1}` });
-    inside += tag("text", { x: x0 - 7, y: py(tick) + 4, "text-anchor": "end" }, escaped(o.yText(tick)));
+  let inside = "", end = -Infinity, above = Infinity;
+  if (o.time && charts.warm_up_us > 0) {
+    const until = px(Math.min(charts.warm_up_us, charts.end_us));
+    inside += tag("rect", { class: "warm", x: x0, y: y1, width: until - x0, height: y0 - y1 });
   }
-  for (const tick of o.x.ticks) {
+  o.y.ticks.forEach((tick, i) => {
+    const y = py(tick);
+    inside += tag("path", { class: "grid", d: `M${x0} ${y}H${x1}` });
+    if (y + LINE > above) return;
+    above = y;
+    inside += tag("text", { x: x0 - GAP, y: y + 4, "text-anchor": "end" }, escaped(yTexts[i]));
+  });
+  o.x.ticks.forEach((tick, i) => {
+    const half = textWidth(xTexts[i]) / 2, middle = Math.min(px(tick), w - 2 - half);
     inside += tag("path", { class: "grid", d: `M${px(tick)} ${y0}V${y1}` });
-    inside += tag("text", { x: px(tick), y: y0 + 16, "text-anchor": "middle" }, escaped(o.xText(tick)));
-  }
+    if (middle - half < end + GAP) return;
+    end = middle + half;
+    inside += tag("text", { x: middle, y: y0 + 20, "text-anchor": "middle" }, escaped(xTexts[i]));
+  });
   inside += tag("path", { class: "axis", d: `M${x0} ${y1}V${y0}H${x1}` });
   const xMiddle = (x0 + x1) / 2, yMiddle = (y0 + y1) / 2;
-  inside += tag("text", { class: "title", x: xMiddle, y: h - 5, "text-anchor": "middle" }, escaped(o.xTitle));
+  inside += tag("text", { class: "title", x: xMiddle, y: h - 6, "text-anchor": "middle" }, escaped(o.xTitle));
   const turned = { class: "title", "text-anchor": "middle", transform: `translate(13 ${yMiddle}) rotate(-90)` };
   inside += tag("text", turned, escaped(o.yTitle));
-  return tag("svg", { viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": o.label }, inside + draw(px, py));
+  const size = { viewBox: `0 0 ${w} ${h}`, style: `max-width:${w * 1.25}px` };
+  return tag("svg", { ...size, role: "img", "aria-label": o.label }, inside + draw(px, py, { x0, x1, y0, y1 }));
 };
 const key = (entries) =>
   tag("div", { class: "legend" }, entries.map(([text, colour, kind]) => {
     const style = kind === "dot" ? `background:${colour}` : `border-color:${colour}`;
     return tag("span", {}, tag("i", { class: kind, style }) + escaped(text));
   }).join(""));
+// Of a series: dashed where its line is.
+const named = (name) => [name, colour(name), colours[name].round > 0 ? "dashed" : undefined];
 const figure = (title, inside, switches = "") =>
   tag("figure", {}, (switches ? tag("div", { class: "bar" }, switches) : "") + tag("h3", {}, escaped(title)) + inside);
 const note = (text) => tag("p", { class: "note" }, text);
@@ -133,13 +175,14 @@ const distribution = (title, what, curves) => {
       d += d ? `H${px(us)}V${py(share)}` : `M${px(us)} ${py(before)}V${py(share)}`;
       before = share;
     }
-    return tag("path", { class: "line", stroke: colour(curve.workload), d });
+    const name = workloadName(curve.workload);
+    return tag("path", { class: "line", stroke: colour(name), "stroke-dasharray": dashes(name), d });
   }).join("");
   const svg = frame({
     x, y, label: title, xTitle: what, yTitle: "share not slower",
-    xText: (us) => time(us, 2), yText: (share) => `${trimmed(share * 100, 6)} %`,
+    xText: time, yText: (share) => `${trimmed(share * 100, 6)} %`,
   }, draw);
-  const legend = key(curves.map((c) => [workloadName(c.workload), colour(c.workload)]));
+  const legend = key(curves.map((c) => named(workloadName(c.workload))));
   const switches = finest < 0.09
     ? button("scale", "tail", "tail", spread) + button("scale", "linear", "linear", !spread) : "";
   return figure(title, legend + svg, switches);
@@ -154,17 +197,18 @@ const bySize = () => {
   const draw = (px, py) => some.map((s) => {
     const dots = s.points.map(([size, us]) => `M${px(size)} ${py(us)}h0`).join("");
     const line = (at) => s.bins.map((b, i) => `${i ? "L" : "M"}${px(b[0])} ${py(b[at])}`).join("");
-    return tag("path", { d: dots, stroke: colour(s.workload), "stroke-width": 3.2, "stroke-linecap": "round", opacity: 0.28 }) +
-      tag("path", { class: "line", d: line(2), stroke: colour(s.workload) }) +
-      tag("path", { class: "line", d: line(3), stroke: colour(s.workload), "stroke-dasharray": "6 4" });
+    const stroke = workloadColour(s.workload);
+    return tag("path", { d: dots, stroke, "stroke-width": 3.2, "stroke-linecap": "round", opacity: 0.28 }) +
+      tag("path", { class: "line", d: line(2), stroke }) +
+      tag("path", { class: "line", d: line(3), stroke, "stroke-dasharray": "6 4" });
   }).join("");
   const svg = frame({
     x: range(0), y: range(1), label: "flow completion time by size", xTitle: "flow size", yTitle: "flow completion time",
-    xText: (size) => bytes(size, 2), yText: (us) => time(us, 2),
+    xText: bytes, yText: time,
   }, draw);
   const legend = key(some.flatMap((s) => [
-    [`${workloadName(s.workload)}: median`, colour(s.workload)], ["99th percentile", colour(s.workload), "dashed"],
-    ["flows", colour(s.workload), "dot"],
+    [`${workloadName(s.workload)}: median`, workloadColour(s.workload)],
+    ["99th percentile", workloadColour(s.workload), "dashed"], ["flows", workloadColour(s.workload), "dot"],
   ]));
   return figure("Flow completion time by flow size", legend + svg);
 };
@@ -172,44 +216,46 @@ const bySize = () => {
 const queueChart = (queue, most) => {
   const limit = queue.limit_packets !== null && queue.limit_packets <= most * 1.6 ? queue.limit_packets : 0;
   const high = Math.max(most, limit, queue.marking_packets || 0, 1) * 1.06;
-  const draw = (px, py) => {
+  const draw = (px, py, box) => {
     const middle = (i) => (i + 0.5) * queue.stretch_us;
     const inside = queue.stretches.filter((_, i) => middle(i) <= charts.end_us);
     const up = inside.map((s, i) => `${i ? "L" : "M"}${px(middle(i))} ${py(s[2])}`).join("");
     const down = inside.map((s, i) => `L${px(middle(i))} ${py(s[0])}`).reverse().join("");
     const mean = inside.map((s, i) => `${i ? "L" : "M"}${px(middle(i))} ${py(s[1])}`).join("");
-    let out = tag("path", { d: `${up}${down}Z`, fill: "var(--c0)", opacity: "var(--band)", style: "opacity:var(--band)" });
-    out += tag("path", { class: "line", d: mean, stroke: "var(--c0)", style: "stroke-width:1.2" });
-    for (const [packets, text] of [[limit, "buffer"], [queue.marking_packets, "marking"]])
-      if (packets) {
-        out += tag("path", { class: "mark", d: `M${PAD.left} ${py(packets)}H${SMALL - PAD.right}` });
-        out += tag("text", { x: SMALL - PAD.right - 3, y: py(packets) - 4, "text-anchor": "end" }, `${text} ${packets}`);
-      }
+    let out = tag("path", { d: `${up}${down}Z`, fill: "var(--queue)", opacity: "var(--band)", style: "opacity:var(--band)" });
+    out += tag("path", { class: "line", d: mean, stroke: "var(--queue)", style: "stroke-width:1.2" });
+    const marks = [[limit, "buffer"], [queue.marking_packets, "marking"]].filter(([packets]) => packets);
+    // Above their lines, if there is room for all.
+    const places = separated(marks.map(([packets]) => py(packets) - 4), LINE, box.y1 + LINE - 3, box.y0 - 4);
+    marks.forEach(([packets, text], i) => {
+      out += tag("path", { class: "mark", d: `M${box.x0} ${py(packets)}H${box.x1}` });
+      out += tag("text", { class: "halo", x: box.x1 - 3, y: places[i], "text-anchor": "end" }, `${text} ${packets}`);
+    });
     return out;
   };
   const title = `${queue.switch} \u2192 ${queue.neighbour}`;
   return figure(title, frame({
-    width: SMALL, height: 190, x: linear(0, charts.end_us, 5), y: linear(0, high, 4), label: `queue of ${title}`,
-    xTitle: "time", yTitle: "packets", xText: (us) => time(us, 3), yText: (n) => trimmed(n, 4),
+    width: SMALL, height: 200, time: true, x: linear(0, charts.end_us, 5), y: linear(0, high, 4), label: `queue of ${title}`,
+    xTitle: "time", yTitle: "packets", xText: time, yText: (n) => trimmed(n, 4),
   }, draw));
 };
 
 const QUANTITIES = {
-  rate: ["throughput", (bits) => (bits === 0 ? "0" : scaled(bits, RATE, 3))],
+  rate: ["throughput", (bits, digits) => (bits === 0 ? "0" : scaled(bits, RATE, digits))],
   packets: ["packets", (n) => trimmed(n, 4)],
   share: ["share of the rate", percent],
 };
 const seriesChart = (chart) => {
   const [title, text] = QUANTITIES[chart.quantity];
   const high = chart.lines.reduce((most, line) => line.points.reduce((n, point) => Math.max(n, point[1]), most), 0) || 1;
-  const draw = (px, py) => chart.lines.map((line, i) => tag("path", {
-    class: "line", stroke: colour(i), style: "stroke-width:1.2",
+  const draw = (px, py) => chart.lines.map((line) => tag("path", {
+    class: "line", stroke: colour(line.name), "stroke-dasharray": dashes(line.name), style: "stroke-width:1.2",
     d: line.points.map(([us, value], n) => `${n ? "L" : "M"}${px(us)} ${py(value)}`).join(""),
   })).join("");
   const left = chart.left_out ? note(`${count(chart.left_out)} more have no line.`) : "";
-  return figure(chart.title, key(chart.lines.map((line, i) => [line.name, colour(i)])) + frame({
-    height: 240, x: linear(0, charts.end_us, 6), y: linear(0, high * 1.04, 4), label: `${chart.title} over time`,
-    xTitle: "time", yTitle: title, xText: (us) => time(us, 3), yText: text,
+  return figure(chart.title, key(chart.lines.map((line) => named(line.name))) + frame({
+    height: 240, time: true, x: linear(0, charts.end_us, 6), y: linear(0, high * 1.04, 4), label: `${chart.title} over time`,
+    xTitle: "time", yTitle: title, xText: time, yText: text,
   }, draw) + left);
 };
 
@@ -226,12 +272,12 @@ const eventChart = (chart) => {
     const bottom = (i) => (workload ? sums[i][workload - 1] : 0);
     const bars = sums.map((sum, i) => sum[workload] > bottom(i)
       ? `M${px(i * charts.stretch_us)} ${py(bottom(i))}V${py(sum[workload])}H${px(Math.min(charts.end_us, (i + 1) * charts.stretch_us))}V${py(bottom(i))}Z` : "").join("");
-    return tag("path", { d: bars, fill: colour(workload), stroke: colour(workload), "stroke-width": 0.6 });
+    return tag("path", { d: bars, fill: workloadColour(workload), stroke: workloadColour(workload), "stroke-width": 0.6 });
   }).join("");
   const used = chart.workloads.map((_, workload) => workload).filter((w) => chart.workloads[w].some((n) => n > 0));
-  return figure(chart.kind[0].toUpperCase() + chart.kind.slice(1), key(used.map((w) => [workloadName(w), colour(w)])) + frame({
-    height: 240, x: linear(0, charts.end_us, 6), y: linear(0, high * 1.04, 4), label: `${chart.kind} over time`,
-    xTitle: "time", yTitle: "packets", xText: (us) => time(us, 3), yText: (n) => count(Math.round(n)),
+  return figure(chart.kind[0].toUpperCase() + chart.kind.slice(1), key(used.map((w) => [workloadName(w), workloadColour(w)])) + frame({
+    height: 240, time: true, x: linear(0, charts.end_us, 6), y: linear(0, high * 1.04, 4), label: `${chart.kind} over time`,
+    xTitle: "time", yTitle: "packets", xText: time, yText: (n) => count(Math.round(n)),
   }, draw));
 };
 
@@ -258,7 +304,7 @@ const linkMap = () => {
   };
   const maps = charts.links.map((group, g) => {
     const size = group.rows.length > 60 ? 11 : group.rows.length > 20 ? 14 : 22;
-    const label = Math.max(...group.rows.map((row) => row.name.length)) * 6.6 + 8;
+    const label = Math.max(...group.rows.map((row) => row.name.length)) * 7.1 + 8;
     const width = label + Math.max(...group.rows.map((row) => row.cells.length)) * size;
     const rows = group.rows.map((row, r) => {
       const name = tag("text", { x: label - 7, y: r * size + size / 2 + 4, "text-anchor": "end", style: size < 12 ? "font-size:9px" : "font-size:11px" }, escaped(row.name));
@@ -351,7 +397,9 @@ const draw = () => {
   linkMap();
 };
 const drawOnce = () => {
-  $("#description").textContent = summary.description;
+  const warm = charts.warm_up_us > 0
+    ? `The first ${time(charts.warm_up_us)} are the warm-up: shaded in charts over time, and left out of completion times, slowdowns and what queues were like.` : "";
+  $("#description").textContent = [summary.description, warm].filter(Boolean).join(" ");
   $("#facts").innerHTML = facts();
   const most = Math.max(0, ...charts.queues.map((q) => Math.max(...q.stretches.map((s) => s[2]))));
   if (charts.queues.length) {

@@ -2,12 +2,14 @@
 //! A run as a page: one HTML file that needs no network and no server.
 
 use super::charts::Charts;
+use super::colours::Colours;
 use super::summary::Summary;
 use serde::Serialize;
 use slowpath_text::{PAGE_POLICY, clean, html, html_lines};
 
 const PAGE: &str = include_str!("page.html");
-pub(crate) const STYLE: &str = include_str!("page.css");
+/// The style of all report pages.
+pub const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// The data of the page, embedded as JSON.
@@ -15,11 +17,19 @@ const SCRIPT: &str = include_str!("page.js");
 struct Data<'a> {
     summary: &'a Summary,
     charts: &'a Charts,
+    colours: Colours,
 }
 
 /// The page of a run; `text` is the scenario's.
 pub fn page(summary: &Summary, charts: &Charts, text: &str) -> String {
-    let data = Data { summary, charts };
+    let workloads = summary.workloads.iter().map(|it| it.name.as_str());
+    let lines = charts.series.iter().flat_map(|chart| &chart.lines);
+    let colours = Colours::of(workloads.chain(lines.map(|line| line.name.as_str())));
+    let data = Data {
+        summary,
+        charts,
+        colours,
+    };
     // Numbers, names and arrays of them always serialise.
     let data = serde_json::to_string(&data).unwrap_or_default();
     let title = html(&summary.scenario);

@@ -16,6 +16,8 @@ pub struct Series {
     /// Its port.
     pub port: PortId,
     steps: Vec<(u64, u32)>,
+    /// What it was like counts from here on: the warm-up is over.
+    from: u64,
     end: u64,
 }
 
@@ -30,8 +32,8 @@ pub struct Stretch {
     pub most: u32,
 }
 
-/// The samples by queue.
-pub fn series(samples: &[QueueSample], end: Time) -> Vec<Series> {
+/// The samples by queue; what queues were like counts from `from` on, to `end`.
+pub fn series(samples: &[QueueSample], from: Time, end: Time) -> Vec<Series> {
     let mut by_port: BTreeMap<(SwitchId, PortId), Vec<(u64, u32)>> = BTreeMap::new();
     for sample in samples {
         let steps = by_port.entry((sample.switch, sample.port)).or_default();
@@ -43,6 +45,7 @@ pub fn series(samples: &[QueueSample], end: Time) -> Vec<Series> {
             switch,
             port,
             steps,
+            from: from.0.min(end.0),
             end: end.0,
         })
         .collect()
@@ -58,24 +61,33 @@ impl Series {
             .map(|((from, packets), to)| (from, to.max(from), packets))
     }
 
+    /// The same without the warm-up.
+    fn counted(&self) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
+        let start = self.from;
+        let all = self.lasted();
+        let counted = all.filter(move |(from, to, _)| *from >= start || *to > start);
+        counted.map(move |(from, to, packets)| (from.max(start), to, packets))
+    }
+
     /// The most packets that waited.
     pub fn most(&self) -> u32 {
-        self.steps.iter().map(|step| step.1).max().unwrap_or(0)
+        let lengths = self.counted().map(|(_, _, packets)| packets);
+        lengths.max().unwrap_or(0)
     }
 
     /// The mean over time, in packets.
     pub fn mean(&self) -> f64 {
         let area: u128 = self
-            .lasted()
+            .counted()
             .map(|(from, to, packets)| u128::from(to - from) * u128::from(packets))
             .sum();
-        area as f64 / self.end.max(1) as f64
+        area as f64 / (self.end - self.from).max(1) as f64
     }
 
     /// The lengths that the queue did not exceed for `hundredths` of the time.
     pub fn percentiles<const N: usize>(&self, hundredths: [u64; N]) -> [u32; N] {
         let mut time: BTreeMap<u32, u64> = BTreeMap::new();
-        for (from, to, packets) in self.lasted() {
+        for (from, to, packets) in self.counted() {
             *time.entry(packets).or_default() += to - from;
         }
         let all: u128 = time.values().map(|t| u128::from(*t)).sum();
@@ -133,6 +145,10 @@ mod tests {
     use super::*;
 
     fn of(steps: &[(u64, u32)], end: u64) -> Series {
+        after(0, steps, end)
+    }
+
+    fn after(from: u64, steps: &[(u64, u32)], end: u64) -> Series {
         let sample = |&(at, packets): &(u64, u32)| QueueSample {
             at: Time(at),
             switch: SwitchId(3),
@@ -141,7 +157,7 @@ mod tests {
             bytes: 0,
         };
         let samples: Vec<_> = steps.iter().map(sample).collect();
-        series(&samples, Time(end)).remove(0)
+        series(&samples, Time(from), Time(end)).remove(0)
     }
 
     #[test]
@@ -154,6 +170,19 @@ mod tests {
             queue.percentiles([5, 10, 50, 70, 71, 100]),
             [0, 0, 1, 1, 4, 4]
         );
+    }
+
+    #[test]
+    fn the_warm_up_is_no_part_of_what_a_queue_was_like() {
+        // From 20 on: 4 for 20, 1 for 60. The 9 were over before.
+        let queue = after(20, &[(5, 9), (10, 4), (40, 1)], 100);
+        assert_eq!(queue.mean(), 140.0 / 80.0);
+        assert_eq!(queue.most(), 4);
+        assert_eq!(queue.percentiles([50, 75, 76]), [1, 1, 4]);
+        // What ends where the warm-up ends is over; what begins there counts.
+        assert_eq!(after(10, &[(5, 9), (10, 4), (40, 1)], 100).most(), 4);
+        // Charts show all of it.
+        assert_eq!(queue.stretches(10)[0].most, 9);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! Everything here follows from the tables too (`docs/reference/simulator.md` says how), and a test
 //! computes it from them.
 
-use super::distribution::{Percentiles, Spread, Times, p99_spread};
-use super::fabric::{FlowControlSummary, FlowletSummary, flow_control, flowlets};
+use super::distribution::{Percentiles, Spread, Times, micros, p99_spread};
+use super::fabric::FabricSummary;
 use super::queues::Series;
 use super::slowdown::{ENDLESS, Ideals, Slowdowns};
 use serde::Serialize;
@@ -29,6 +29,10 @@ pub struct Summary {
     pub seed: u64,
     /// How long the network was simulated.
     pub simulated_us: f64,
+    /// How much of that is the warm-up: completion times, slowdowns and what queues were like are
+    /// of what came after it. Left out if there is none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub warm_up_us: f64,
     /// Hosts in it.
     pub hosts: usize,
     /// Switches in it.
@@ -47,12 +51,9 @@ pub struct Summary {
     pub packets: Packets,
     /// What links did to packets, where the scenario says so.
     pub links: Vec<LinkSummary>,
-    /// What switches made of flows, where they divide them into flowlets.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub flowlets: Vec<FlowletSummary>,
-    /// What priority flow control did; `None` without any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flow_control: Option<FlowControlSummary>,
+    /// What switches did beside forwarding, where they do.
+    #[serde(flatten)]
+    pub fabric: FabricSummary,
     /// The link with the highest load; `None` if nothing was sent.
     pub hottest_link: Option<Hottest>,
     /// The queues that were written down.
@@ -63,6 +64,12 @@ pub struct Summary {
     pub events: u64,
     /// The most connections open at once.
     pub most_connections: u64,
+}
+
+/// For serde.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(us: &f64) -> bool {
+    *us <= 0.0
 }
 
 /// What a direction of a link did to packets.
@@ -149,7 +156,7 @@ pub struct SizeSummary {
     pub above_bytes: u64,
     /// The largest size, bytes; `None`: any.
     pub up_to_bytes: Option<u64>,
-    /// Flows that began.
+    /// Flows that began after the warm-up.
     pub flows: u64,
     /// Their completion times, as far as they are done.
     pub fct: Option<Percentiles>,
@@ -380,7 +387,8 @@ pub fn summary(name: &str, scenario: &Scenario, results: &Results, queues: &[Ser
         scenario: name.to_owned(),
         description: scenario.description.clone(),
         seed: scenario.seed,
-        simulated_us: super::distribution::micros(end),
+        simulated_us: micros(end),
+        warm_up_us: micros(scenario.warm_up.0),
         hosts: topology.hosts().len(),
         switches: topology.switches().len(),
         flows: results.flows.len() as u64,
@@ -409,8 +417,7 @@ pub fn summary(name: &str, scenario: &Scenario, results: &Results, queues: &[Ser
             timeouts: all().map(|flow| u64::from(flow.timeouts)).sum(),
         },
         links: impaired(topology, results),
-        flowlets: flowlets(topology, results),
-        flow_control: flow_control(topology, results),
+        fabric: FabricSummary::new(topology, results),
         hottest_link: hottest.map(|link| Hottest {
             from: topology.name(link.from).to_owned(),
             to: topology.name(link.to).to_owned(),
@@ -450,6 +457,7 @@ fn workloads(scenario: &Scenario, results: &Results) -> Vec<WorkloadSummary> {
         flows[usize::from(flow.label)].push(flow);
     }
     let mut ideals = Ideals::new(scenario);
+    let warm_up = scenario.warm_up.0;
     (scenario.workloads.iter().zip(&flows).enumerate())
         .map(|(number, (workload, flows))| {
             let queries = results.queries.iter();
@@ -457,10 +465,14 @@ fn workloads(scenario: &Scenario, results: &Results) -> Vec<WorkloadSummary> {
                 .filter(|query| workload_of_query(query.id) == number)
                 .collect();
             let label = &results.labels[number];
-            let done = queries.iter().filter_map(|query| query.completion());
+            let queries_done = queries.iter().filter(|it| it.completion().is_some());
+            let warm = queries.iter().filter(|it| it.start.0 >= warm_up);
+            let done = warm.filter_map(|query| query.completion());
             let asked: Vec<u64> = done.map(|time| time.0).collect();
             let qct = asked.iter().copied().collect::<Times>().percentiles();
-            let began = flows.iter().filter_map(|flow| flow.completion());
+            let warm = flows.iter().filter(|it| it.start.0 >= warm_up);
+            let warm: Vec<&FlowRecord> = warm.copied().collect();
+            let began = warm.iter().filter_map(|flow| flow.completion());
             let began: Vec<u64> = began.map(|time| time.0).collect();
             WorkloadSummary {
                 name: workload.name.clone(),
@@ -471,15 +483,15 @@ fn workloads(scenario: &Scenario, results: &Results) -> Vec<WorkloadSummary> {
                     flows.iter().map(|flow| flow.arrived).sum(),
                     results.end.0,
                 ),
-                fct: completions(flows),
+                fct: completions(&warm),
                 p99_spread: P99Spread {
                     fct: p99_spread(&began),
                     qct: p99_spread(&asked),
                 },
-                slowdown: ideals.slowdowns(flows.iter().copied(), results.end),
-                sizes: sizes(flows, &mut ideals, results.end),
+                slowdown: ideals.slowdowns(warm.iter().copied(), results.end),
+                sizes: sizes(&warm, &mut ideals, results.end),
                 queries: queries.len() as u64,
-                queries_done: qct.map_or(0, |qct| qct.count),
+                queries_done: queries_done.count() as u64,
                 qct,
                 packets_sent: label.sent,
                 packets_marked: label.marked,

@@ -47,6 +47,8 @@ pub struct Metadata<'a> {
     pub text: &'a str,
     /// The seed.
     pub seed: u64,
+    /// Picoseconds of the warm-up; 0: none, and no metadata of it.
+    pub warm_up_ps: u64,
     /// Each table also as CSV.
     pub csv: bool,
 }
@@ -204,6 +206,9 @@ fn created(path: &Path) -> Result<(File, OutputFile), TableError> {
     })
 }
 
+/// The key of a table's metadata: picoseconds of the warm-up, where there is one.
+pub(crate) const WARM_UP: &str = "slowpath.warm_up_ps";
+
 fn settings(table: &str, metadata: Metadata<'_>) -> Settings {
     let producer = format!("slowpath {}", env!("CARGO_PKG_VERSION"));
     let pairs = [
@@ -214,9 +219,12 @@ fn settings(table: &str, metadata: Metadata<'_>) -> Settings {
         ("slowpath.scenario", metadata.text.to_owned()),
         ("slowpath.seed", metadata.seed.to_string()),
     ];
+    let warm_up = (WARM_UP, metadata.warm_up_ps.to_string());
+    let warm_up = Some(warm_up).filter(|_| metadata.warm_up_ps > 0);
+    let pairs = pairs.into_iter().chain(warm_up);
     Settings {
         producer,
-        metadata: pairs.map(|(key, value)| (key.to_owned(), value)).to_vec(),
+        metadata: pairs.map(|(key, value)| (key.to_owned(), value)).collect(),
         zstd_level: ZSTD_LEVEL,
         ..Settings::default()
     }

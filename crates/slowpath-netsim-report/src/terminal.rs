@@ -80,6 +80,13 @@ pub fn write(summary: &Summary, paint: Paint, out: &mut impl Write) -> io::Resul
         count(s.packets.hops),
         count(s.events),
     )?;
+    if s.warm_up_us > 0.0 {
+        let warm_up = time(s.warm_up_us);
+        writeln!(
+            out,
+            "the first {warm_up} are the warm-up: completion times, slowdowns and queues are of what came after"
+        )?;
+    }
     let mut tables = vec![completions(s)];
     if s.workloads
         .iter()
@@ -94,10 +101,10 @@ pub fn write(summary: &Summary, paint: Paint, out: &mut impl Write) -> io::Resul
     if !s.links.is_empty() {
         tables.push(links(s));
     }
-    if !s.flowlets.is_empty() {
+    if !s.fabric.flowlets.is_empty() {
         tables.push(flowlets(s));
     }
-    if let Some(control) = &s.flow_control {
+    if let Some(control) = &s.fabric.flow_control {
         tables.push(pauses(control));
     }
     if !s.queues.is_empty() {
@@ -269,7 +276,7 @@ fn links(s: &Summary) -> Columns {
 
 fn flowlets(s: &Summary) -> Columns {
     let mut table = Columns::new(&["flowlets by switch", ">flowlets", ">path changes"]);
-    let mut most: Vec<_> = s.flowlets.iter().collect();
+    let mut most: Vec<_> = s.fabric.flowlets.iter().collect();
     most.sort_by_key(|it| Reverse(it.flowlets));
     for switch in most.into_iter().take(MAX_QUEUES) {
         let counts = [switch.flowlets, switch.path_changes].map(|count| count.to_string());
@@ -345,7 +352,7 @@ fn closing(s: &Summary, out: &mut impl Write) -> io::Result<()> {
         let more = s.queues.len() - MAX_QUEUES;
         writeln!(out, "{more} more queues with shorter means")?;
     }
-    if let Some(control) = &s.flow_control {
+    if let Some(control) = &s.fabric.flow_control {
         deadlock(control, out)?;
     }
     if s.queue_samples_lost > 0 {

@@ -3,14 +3,18 @@
 
 use super::Answer;
 use crate::report::Queue;
+use slowpath_netsim_report::colours::Colours;
+use slowpath_netsim_report::page::STYLE as ALL_PAGES;
+use slowpath_netsim_report::plot::{Axes, Frame, Tick, scale, ticks};
 use slowpath_queues::findings::threshold;
 use slowpath_switch::Shared;
 use slowpath_text::{PAGE_POLICY, html};
 use std::fmt::Write;
 
-const WIDTH: f64 = 900.0;
+const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 260.0;
-const MARGIN: f64 = 60.0;
+/// Lines of a scale.
+const TICKS: f64 = 4.0;
 /// Points of a line at most: the most and the least of each stretch of time.
 const POINTS: usize = 1_500;
 /// Queues that are drawn: those that dropped most, or were longest.
@@ -18,10 +22,12 @@ const DRAWN: usize = 6;
 /// Around a finding so much of its length is drawn on either side.
 const AROUND: f64 = 3.0;
 
-const STYLE: &str = "body{font:14px/1.5 sans-serif;max-width:960px;margin:2em auto;color:#222}\
-svg{display:block;margin:.5em 0 2em}.q{stroke:#1f5fa8}.t{stroke:#c33;stroke-dasharray:5 3}\
-.d{stroke:#777}path{fill:none;stroke-width:1.3}text{font-size:11px;fill:#444}\
-.f{background:#fff3e0;padding:.5em 1em;border-left:4px solid #e67e22}";
+/// What the lines of a plot are, in the order in which they are drawn.
+const NAMES: [&str; 3] = ["drops so far", "dynamic threshold", "bytes that wait"];
+
+/// Beyond the style of all pages: plots are wide, since they show much time.
+const STYLE: &str = ".charts{grid-template-columns:minmax(0,900px)}\
+.f{background:var(--panel);padding:.5em 1em;border-left:4px solid var(--warn)}";
 
 /// Values at moments, in picoseconds.
 type Steps = Vec<(u64, f64)>;
@@ -85,11 +91,10 @@ fn thinned(steps: &Steps, range: (u64, u64)) -> Steps {
     result
 }
 
-fn path(steps: &Steps, range: (u64, u64), most: f64) -> String {
-    let x = |at: u64| {
-        MARGIN + (at - range.0) as f64 / (range.1 - range.0).max(1) as f64 * (WIDTH - 2.0 * MARGIN)
-    };
-    let y = |value: f64| HEIGHT - 30.0 - (value / most.max(1.0)).min(1.0) * (HEIGHT - 50.0);
+/// The steps as a path, `most` at the top.
+fn path(steps: &Steps, range: (u64, u64), most: f64, frame: &Frame) -> String {
+    let x = |at: u64| frame.x((at - range.0) as f64 / (range.1 - range.0).max(1) as f64);
+    let y = |value: f64| frame.y((value / most.max(1.0)).min(1.0));
     let mut path = String::new();
     let mut last = None;
     for (at, value) in thinned(steps, range) {
@@ -102,6 +107,40 @@ fn path(steps: &Steps, range: (u64, u64), most: f64) -> String {
         last = Some(y);
     }
     path
+}
+
+/// Milliseconds along the horizontal scale, round ones.
+fn times(range: (u64, u64)) -> Vec<Tick> {
+    let (from, to) = (range.0 as f64 / 1e9, range.1 as f64 / 1e9);
+    let length = (to - from).max(1e-9);
+    let (step, _) = scale(length, TICKS + 2.0);
+    let digits = (-step.log10().floor()).max(0.0) as usize;
+    let first = (from / step - 1e-6).ceil();
+    let count = ((to - first * step) / step + 1e-6).floor().max(0.0) as usize;
+    let tick = |number: usize| {
+        let at = (first + number as f64) * step;
+        Tick {
+            at: ((at - from) / length).clamp(0.0, 1.0),
+            text: format!("{at:.digits$} ms"),
+        }
+    };
+    (0..=count).map(tick).collect()
+}
+
+/// Bytes that wait: of a queue of some packets in bytes.
+fn size(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes < 1024.0 => format!("{bytes:.0} B"),
+        bytes if (bytes / 1024.0).fract() == 0.0 => format!("{:.0} KiB", bytes / 1024.0),
+        bytes => format!("{:.1} KiB", bytes / 1024.0),
+    }
+}
+
+/// The scale of bytes: steps of round numbers of KiB, if there is one.
+fn bytes_scale(most: f64) -> (f64, f64) {
+    let unit = if most > 2048.0 { 1024.0 } else { 1.0 };
+    let (step, end) = scale(most / unit, TICKS);
+    (step * unit, end * unit)
 }
 
 fn plot(answer: &Answer, queue: &Queue, range: (u64, u64), page: &mut String) {
@@ -117,26 +156,57 @@ fn plot(answer: &Answer, queue: &Queue, range: (u64, u64), page: &mut String) {
     let longest = highest(&lines.length).max(1.0);
     // An empty switch has a threshold far above any queue: it is cut off.
     let most = highest(&lines.threshold).min(2.0 * longest).max(longest);
-    let drops = highest(&lines.drops);
-    let (from, to) = (range.0 as f64 / 1e9, range.1 as f64 / 1e9);
-    let (right, base) = (WIDTH - MARGIN, HEIGHT - 30.0);
+    let (waiting, drops) = (bytes_scale(most), highest(&lines.drops));
+    let lost = match scale(drops.max(1.0), TICKS) {
+        // There are no parts of drops.
+        (step, _) if step < 1.0 => (1.0, drops.max(1.0)),
+        whole => whole,
+    };
+    let right = match drops {
+        0.0 => Vec::new(),
+        _ => ticks(lost, |it| format!("{it}")),
+    };
+    let frame = Frame::new(&Axes {
+        width: WIDTH,
+        height: HEIGHT,
+        x: times(range),
+        y: ticks(waiting, size),
+        right,
+        title: "time".to_owned(),
+    });
+    let colours = Colours::of(NAMES);
+    let curves = [
+        path(&lines.drops, range, lost.1, &frame),
+        path(&lines.threshold, range, waiting.1, &frame),
+        path(&lines.length, range, waiting.1, &frame),
+    ];
+    let (mut inside, mut legend) = (String::new(), String::new());
+    for (name, curve) in NAMES
+        .iter()
+        .zip(curves)
+        .filter(|(_, curve)| !curve.is_empty())
+    {
+        let colour = colours.pen(name).css();
+        let _ = write!(
+            inside,
+            "<path class=\"line\" style=\"stroke:{colour}\" d=\"{curve}\"/>"
+        );
+        let beside = if *name == NAMES[0] {
+            ", scale on the right"
+        } else {
+            ""
+        };
+        let _ = write!(
+            legend,
+            "<span><i style=\"border-color:{colour}\"></i>{name}{beside}</span>"
+        );
+    }
+    let name = format!("{} \u{2192} {}", queue.switch, queue.neighbour);
     let _ = write!(
         page,
-        "<h3>{} &rarr; {}</h3><svg width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">\
-         <path class=\"q\" d=\"{}\"/><path class=\"t\" d=\"{}\"/><path class=\"d\" d=\"{}\"/>\
-         <path stroke=\"#999\" d=\"M{MARGIN} 20V{base}H{right}V20\"/>\
-         <text x=\"{MARGIN}\" y=\"{}\">{from:.3} ms</text>\
-         <text x=\"{right}\" y=\"{}\" text-anchor=\"end\">{to:.3} ms</text>\
-         <text x=\"4\" y=\"24\">{:.0} KiB</text><text x=\"{}\" y=\"24\">{drops:.0} drops</text></svg>",
-        html(&queue.switch),
-        html(&queue.neighbour),
-        path(&lines.length, range, most),
-        path(&lines.threshold, range, most),
-        path(&lines.drops, range, drops),
-        HEIGHT - 12.0,
-        HEIGHT - 12.0,
-        most / 1024.0,
-        right + 4.0,
+        "<figure><h3>{}</h3><div class=\"legend\">{legend}</div>{}</figure>",
+        html(&name),
+        frame.svg(&name, &inside)
     );
 }
 
@@ -144,18 +214,17 @@ fn plot(answer: &Answer, queue: &Queue, range: (u64, u64), page: &mut String) {
 pub fn page(answer: &Answer) -> String {
     let report = &answer.report;
     let mut page = format!(
-        "<!doctype html><meta charset=\"utf-8\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{PAGE_POLICY}\"><title>Queues</title><style>{STYLE}</style>\
-         <h1>Queues</h1><p>{} packets, {} lost, {} of them dropped at queues of the replay. Blue: bytes that \
-         wait; red, dashed: the dynamic threshold, above which the queue takes nothing; grey: drops so far, \
-         scale on the right.</p>",
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{PAGE_POLICY}\"><title>Queues</title><style>{ALL_PAGES}{STYLE}</style>\
+         <h1>Queues</h1><p>{} packets, {} lost, {} of them dropped at queues of the replay. A queue takes \
+         nothing more above its dynamic threshold.</p>",
         report.packets, report.lost, report.dropped
     );
     let end = answer.replayed.levels.last().map_or(1, |level| level.at.0);
     for found in &report.findings {
         let _ = write!(
             page,
-            "<h2>{}</h2><p class=\"f\">{}</p>",
+            "<h2>{}</h2><p class=\"f\">{}</p><div class=\"charts\">",
             html(found.name),
             html(&found.text)
         );
@@ -174,10 +243,12 @@ pub fn page(answer: &Answer) -> String {
                 plot(answer, queue, range, &mut page);
             }
         }
+        page.push_str("</div>");
     }
-    page.push_str("<h2>The longest, and those that dropped most</h2>");
+    page.push_str("<h2>The longest, and those that dropped most</h2><div class=\"charts\">");
     for queue in report.queues.iter().take(DRAWN) {
         plot(answer, queue, (0, end), &mut page);
     }
+    page.push_str("</div>");
     page
 }

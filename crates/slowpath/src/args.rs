@@ -287,7 +287,7 @@ pub struct Sim {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub sweeping: Sweeping,
-    /// Write flows, queries, queues, links and counts into this directory, as Parquet files
+    /// Write flows, queries, queues, links and counts into this directory, as Parquet files, in place of an earlier run's
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Write those tables as CSV, too
@@ -303,7 +303,7 @@ pub struct Sim {
         default_missing_value = "*"
     )]
     pub pcap: Option<String>,
-    /// Write a report with plots, one file that needs nothing else
+    /// Write a report with plots, one file that needs nothing else, replacing it
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print JSON; docs/reference/cli.md lists the keys

@@ -3,6 +3,7 @@
 
 use crate::events::Event;
 use crate::failure::Failure;
+use slowpath_agent::child_in_proc;
 use slowpath_machine::family_tree::{Family, adopt_orphans};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -63,7 +64,7 @@ pub fn start(words: &[String], output: Output, events: &Sender<Event>) -> Result
     }
     let mut child = command.spawn().map_err(failed)?;
     let pid = child.id();
-    let family = Family::of([pid]);
+    let family = Family::of(child_in_proc(pid));
     family.keep_walking().map_err(failed)?;
     if let Some(out) = child.stdout.take() {
         forward(out, events.clone()).map_err(failed)?;

@@ -10,8 +10,8 @@ use crate::manual;
 use crate::message;
 use crate::render::Paint;
 use crate::{
-    agent, explain, lab, overhead, queues, record, recording, replay, report, series, server, sim,
-    trace, up, watch, why,
+    agent, explain, lab, outputs, overhead, queues, record, recording, replay, report, series,
+    server, sim, trace, up, watch, why,
 };
 use clap::Parser;
 use slowpath_machine::clock;
@@ -64,6 +64,7 @@ fn print(answer: &clap::Error) -> Result<Outcome, Failure> {
 }
 
 fn run(command: Command) -> Result<Outcome, Failure> {
+    outputs::refuse_wrong(&command)?;
     match command {
         Command::Up(args) => run_up(args),
         Command::Watch(args) => run_watch(args),

@@ -5,6 +5,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::replay::{NOTHING, files, read};
+use crate::results;
 use clap::Args;
 use slowpath_explain::{Category, Explanation, confirm};
 use slowpath_lab::virtual_time::{self, Kernel};
@@ -44,10 +45,10 @@ pub struct Explain {
     /// Show only the N messages that lost the most time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
-    /// Write a page with a time-sequence graph of each of them
+    /// Write a page with a time-sequence graph of each of them, replacing it
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write client.pcapng and server.pcapng into this directory, and name the packets by their frames there, too (Wireshark: frame.number == N)
+    /// Write client.pcapng and server.pcapng into this directory, in place of an earlier run's, and name the packets by their frames there, too (Wireshark: frame.number == N)
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Do not confirm causes by further replays
@@ -106,10 +107,11 @@ pub fn run(args: &Explain) -> Result<Outcome, Failure> {
         }
     }
     all.sort_by_key(|one| one.number);
-    let frames = match &args.out {
-        Some(folder) => outputs::captures(folder, &recording, &captures)?,
-        None => Frames::default(),
-    };
+    let mut frames = Frames::default();
+    if let Some(folder) = results::open(args.out.as_ref(), results::EXPLAIN)? {
+        frames = outputs::captures(folder.draft(), &recording, &captures)?;
+        folder.commit()?;
+    }
     if !args.quick {
         for one in &mut all {
             try_causes(args, &kernel, &recording, one, &working.path)?;

@@ -2,6 +2,7 @@
 //! `slowpath queues`: the queues of switches, from the packets of hosts.
 
 use crate::failure::{Failure, Outcome};
+use crate::results;
 use crate::sim::{self, Loaded};
 use clap::Args;
 use slowpath_lab::virtual_time::HZ;
@@ -40,10 +41,10 @@ pub struct Queues {
     /// The address of a host, where the captures do not show it (repeat for more)
     #[arg(long, value_name = "HOST=ADDRESS")]
     pub address: Vec<String>,
-    /// Write queues and drops into this directory, as Parquet files
+    /// Write queues and drops into this directory, as Parquet files, in place of an earlier run's
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Write a page with plots, one file that needs nothing else
+    /// Write a page with plots, one file that needs nothing else, replacing it
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print JSON; docs/reference/cli.md lists the keys
@@ -67,16 +68,18 @@ pub fn run(args: &Queues) -> Result<Outcome, Failure> {
         scenario,
     } = loaded;
     let answer = answer(args, scenario, &wire)?;
-    if let Some(folder) = &args.out {
+    if let Some(folder) = results::open(args.out.as_ref(), results::QUEUES)? {
         let metadata = Metadata {
             family: "queues",
             name: &name,
             text: &text,
             seed: answer.scenario.seed,
+            warm_up_ps: 0,
             csv: false,
         };
-        tables::write(folder, metadata, &answer)
+        tables::write(folder.draft(), metadata, &answer)
             .map_err(|error| Failure::Write(error.to_string()))?;
+        folder.commit()?;
     }
     if let Some(path) = &args.html {
         slowpath_files::write(path, page::page(&answer))

@@ -365,3 +365,65 @@ fn what_the_emulator_cannot_do_is_named_with_its_place() {
         "{said}"
     );
 }
+
+/// Reads all of one connection.
+const READER: &str = "import socket
+listener = socket.create_server(('10.0.0.2', 9009))
+print('ready', flush=True)
+connection, _ = listener.accept()
+while connection.recv(1 << 16): pass";
+
+/// 64 MB at 100 Mbit/s: five seconds, in which owners are looked for without BPF too.
+const WRITER: &str = "import socket
+connection = socket.create_connection(('10.0.0.2', 9009))
+connection.sendall(bytes(64_000_000))
+connection.close()";
+
+/// Hosts have a process namespace of their own and the machine's `/proc`: what `watch` starts
+/// there has another number than its owner is found by.
+#[test]
+fn watch_in_a_host_names_the_processes_of_its_connections() {
+    let test = "watch in a host";
+    let (file, name) = (scenario(TWO_HOSTS), name("watch"));
+    if up(test, &name, &file, &[]).is_none() {
+        return;
+    }
+    for tier in ["bpf", "inet-diag"] {
+        let mut reader = Command::new(env!("CARGO_BIN_EXE_slowpath"))
+            .args(["lab", "exec", "--name", &name, "right-0", "--"])
+            .args(["python3", "-c", READER])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut line = String::new();
+        let out = reader.stdout.take().expect("a pipe");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("reads");
+        assert_eq!(line, "ready\n");
+        let own = env!("CARGO_BIN_EXE_slowpath");
+        let watch = [
+            own, "watch", "--json", "--tier", tier, "--", "python3", "-c", WRITER,
+        ];
+        let output = exec(&name, "left-0", &watch);
+        let said = text(&output.stderr);
+        if !output.status.success() && tier == "bpf" {
+            println!("SKIPPED {test}, {tier}: {said}");
+            reader.kill().expect("ends");
+            reader.wait().expect("has ended");
+            continue;
+        }
+        assert!(output.status.success(), "{tier}: {said}");
+        assert!(reader.wait().expect("has ended").success());
+        let printed = text(&output.stdout);
+        let last = printed.lines().next_back().expect("a summary");
+        let summary: Value = serde_json::from_str(last).expect("JSON");
+        assert_eq!(summary["command_exit_code"], 0, "{tier}: {summary}");
+        // One connection, whose process is the command's: the other end's is not shown.
+        assert_eq!(summary["connections"], 1, "{tier}: {summary}");
+        let owners = &summary["owners"];
+        let applications = owners["applications"].as_object().expect("an object");
+        let python = applications.keys().all(|it| it.starts_with("python"));
+        assert!(python && applications.len() == 1, "{tier}: {owners}");
+        assert_eq!(owners["unknown"], serde_json::json!({}), "{tier}: {owners}");
+    }
+    assert!(slowpath(&["lab", "down", &name]).status.code().is_some());
+}

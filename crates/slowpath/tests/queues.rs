@@ -162,7 +162,7 @@ fn queues_that_were_worked_out_by_hand() {
     }
     let page = fs::read_to_string(page).unwrap();
     assert!(
-        page.contains("<svg") && page.contains("s &rarr; c"),
+        page.contains("<svg") && page.contains("s \u{2192} c"),
         "{page}"
     );
 

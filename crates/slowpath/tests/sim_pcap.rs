@@ -205,13 +205,18 @@ fn hosts_are_chosen_by_name() {
     );
     assert_eq!(captures(folder.path()), ["right-0.pcap", "right-1.pcap"]);
     let (file, out) = (scenario("dumbbell.toml"), folder.path().to_str().unwrap());
+    let sweep = format!("{out}/sweep");
     for (arguments, code, wanted) in [
         (
             &["--out", out, "--pcap=middle"][..],
             1,
             "'middle'; there is 'left-0'",
         ),
-        (&["--out", out, "--pcap", "--seeds", "2"], 2, "of one run"),
+        (
+            &["--out", &sweep, "--pcap", "--seeds", "2"],
+            2,
+            "of one run",
+        ),
         (&["--pcap"], 2, "--out"),
         (
             &[

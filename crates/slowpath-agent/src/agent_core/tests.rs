@@ -345,7 +345,7 @@ fn owners_that_are_unknown_have_their_reason() {
     let active = &session.core.capabilities.features[0];
     assert_eq!(active.state, FeatureState::Active);
 
-    session.reasons.initial_pid_namespace = true;
+    session.reasons.all_processes = true;
     session.poll(at_ms(3_500), []);
     assert_eq!(
         owner_of(&session, 5).why_unknown(),

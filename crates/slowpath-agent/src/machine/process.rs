@@ -5,11 +5,12 @@
 //! it was opened for, and reads fail once that has ended, so nothing of another process with
 //! the same pid can get in between.
 
+use crate::descendants::{numbers, own_pid};
 use crate::host::ProcessFacts;
 use crate::owners::cgroup_path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use slowpath_model::{ProcessStart, join_arguments};
+use slowpath_model::{ProcessStart, Tier, join_arguments};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -130,14 +131,40 @@ fn executable(path: &str) -> String {
 }
 
 /// Whether pids in `/proc` are those of the initial pid namespace, as the BPF programs
-/// report them.
-pub(crate) fn in_initial_pid_namespace() -> bool {
+/// report them. It may show that one to a process of another: to those of a laboratory's hosts.
+pub(crate) fn proc_is_initial() -> bool {
+    if in_initial_namespace() && own_pid() == std::process::id() {
+        return true;
+    }
+    // A process with one number is in the namespace that it shows. Not all may be asked.
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut found = all.filter_map(|entry| {
+        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+        let has_one = numbers(&status)?.nth(1).is_none();
+        is_initial(entry.path().join("ns/pid")).filter(|_| has_one)
+    });
+    found.next().unwrap_or(false)
+}
+
+/// Whether this process is in the initial pid namespace: then the kernel lists the descriptors
+/// of all processes to it.
+pub(crate) fn in_initial_namespace() -> bool {
+    is_initial("/proc/self/ns/pid").unwrap_or(false)
+}
+
+fn is_initial(link: impl AsRef<Path>) -> Option<bool> {
+    let link = std::fs::read_link(link).ok()?;
     // PROC_PID_INIT_INO (include/uapi/linux/nsfs.h).
-    let initial = std::fs::read_link("/proc/self/ns/pid").ok();
-    let initial = initial.as_deref() == Some(Path::new("pid:[4026531836]"));
-    // /proc may be another namespace's: its `self` has another number then.
-    let own = std::fs::read_link("/proc/self").ok();
-    initial && own.as_deref() == Some(Path::new(&std::process::id().to_string()))
+    Some(link == Path::new("pid:[4026531836]"))
+}
+
+/// Whether an owner can be found in every process of the machine. Otherwise, in a container or a
+/// host of the laboratory, in those of this pid namespace only.
+pub fn sees_all_processes(tier: Tier) -> bool {
+    match tier {
+        Tier::Bpf => in_initial_namespace() && proc_is_initial(),
+        Tier::InetDiag | Tier::Imported => proc_is_initial(),
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::{Observer, PollError};
 use crate::machine::{descriptors, process};
 use crate::owners::assign::{HolderScan, Reasons};
 use rustc_hash::FxHashMap;
+use slowpath_model::Tier;
 use slowpath_observe::exhausted;
 
 impl Observer {
@@ -46,8 +47,12 @@ impl Observer {
 
     /// Why sockets have no holder.
     pub(crate) fn why_unheld(&mut self) -> Result<Reasons, PollError> {
+        let tier = match self {
+            Observer::Bpf(_) => Tier::Bpf,
+            Observer::InetDiag { .. } => Tier::InetDiag,
+        };
         let mut reasons = Reasons {
-            initial_pid_namespace: process::in_initial_pid_namespace(),
+            all_processes: process::sees_all_processes(tier),
             ..Reasons::default()
         };
         if let Observer::Bpf(tier) = self {

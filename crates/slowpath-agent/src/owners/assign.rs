@@ -72,8 +72,8 @@ impl HolderScan {
 pub(crate) struct Reasons {
     pub(crate) unheld: FxHashMap<u64, UnheldReason>,
     pub(crate) in_flight: FxHashSet<u64>,
-    /// `/proc` shows the processes of the initial pid namespace, and so all.
-    pub(crate) initial_pid_namespace: bool,
+    /// Those of all processes of the machine were looked at, not of a pid namespace.
+    pub(crate) all_processes: bool,
 }
 
 impl Reasons {
@@ -158,7 +158,7 @@ impl Owners {
         reasons: &Reasons,
         host: &mut dyn Host,
     ) {
-        let otherwise = match self.readable && reasons.initial_pid_namespace {
+        let otherwise = match self.readable && reasons.all_processes {
             true => UnknownOwner::NoHolder,
             false => UnknownOwner::OutsidePidNamespace,
         };

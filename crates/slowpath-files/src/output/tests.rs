@@ -168,3 +168,33 @@ fn a_folder_that_took_the_name_meanwhile_is_not_replaced() {
     assert!(file.is_symlink());
     assert_eq!(names(folder.path()), ["file"]);
 }
+
+#[test]
+fn an_output_that_would_overwrite_an_input_or_another_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("input"), "precious").unwrap();
+    std::fs::write(at("report"), "of before").unwrap();
+    symlink("input", at("link")).unwrap();
+    std::fs::hard_link(at("input"), at("hard")).unwrap();
+    let input = at("input");
+    for name in ["input", "link", "hard", "./input"] {
+        let refused = refuse(&[&at(name)], &[&input]).unwrap_err();
+        assert!(matches!(refused, RefusedOutput::IsRead(_)), "{name}");
+    }
+    let report = at("report");
+    let twice = refuse(&[&report, &report], &[&input]).unwrap_err();
+    assert!(matches!(twice, RefusedOutput::Twice(_)) && twice.is_usage());
+    let new = at("new");
+    let twice = refuse(&[&new, &new], &[]).unwrap_err();
+    assert!(matches!(twice, RefusedOutput::Twice(_)));
+    // A folder has that name; below a file there is none.
+    for wrong in [folder.path().to_owned(), at("input/x")] {
+        assert!(!refuse(&[&wrong], &[]).unwrap_err().is_usage());
+    }
+    // An earlier output is replaced, a folder may still be made, a device takes everything.
+    let (deep, null) = (at("deep/er"), Path::new("/dev/null"));
+    refuse(&[&report, &new, &deep, null, null], &[&input, null]).unwrap();
+    assert_eq!(names(folder.path()), ["hard", "input", "link", "report"]);
+    assert_eq!(std::fs::read(report).unwrap(), b"of before");
+}

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// The file of the runs that are done, in the folder of `--out`.
 const RUNS: &str = "sweep.runs";
 
+/// What a sweep leaves in the folder of `--out`.
+pub const SWEEP_FILES: [&str; 3] = [RUNS, "sweep.parquet", "sweep.csv"];
+
 /// Why runs cannot be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum DoneRunsError {

@@ -14,7 +14,7 @@ mod points;
 pub mod table;
 mod terminal;
 
-pub use done_runs::{DoneRuns, DoneRunsError, Header};
+pub use done_runs::{DoneRuns, DoneRunsError, Header, SWEEP_FILES};
 pub use points::{Estimate, Point, PointWorkload, points};
 
 use crate::distribution::Percentiles;

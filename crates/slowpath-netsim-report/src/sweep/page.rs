@@ -2,21 +2,19 @@
 //! A sweep as a page: one HTML file without a script, a chart for each measure and workload.
 
 use super::points::{Estimate, Point, PointWorkload};
+use crate::colours::{Colours, Pen};
 use crate::page::STYLE;
+use crate::plot::{self, Axes, Frame, Tick};
 use crate::terminal::time;
 use slowpath_netsim::sweep::Sweep;
 use slowpath_text::{PAGE_POLICY, bit_rate, html, html_lines, plural};
 use std::fmt::Write;
 
-/// Colours of the style.
-const COLOURS: usize = 8;
-/// A chart's size, and the room for its scales, in pixels.
+/// A chart's size, in pixels.
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 250.0;
-const LEFT: f64 = 74.0;
-const RIGHT: f64 = 12.0;
-const TOP: f64 = 10.0;
-const BOTTOM: f64 = 42.0;
+/// Of the width, on either side of the points.
+const INSET: f64 = 0.04;
 /// Lines of a scale.
 const TICKS: f64 = 4.0;
 
@@ -204,78 +202,56 @@ fn figure(
     if top <= 0.0 {
         return String::new();
     }
-    let (step, top) = scale(top);
-    let x = |place: usize| {
-        let share = axis.map_or(0.5, |axis| axis.share(place));
-        LEFT + 16.0 + share * (WIDTH - LEFT - RIGHT - 32.0)
+    let scale = plot::scale(top, TICKS);
+    let place = |value: usize| {
+        let share = axis.map_or(0.5, |axis| axis.share(value));
+        INSET + share * (1.0 - 2.0 * INSET)
     };
-    let y = |value: f64| TOP + (1.0 - value.clamp(0.0, top) / top) * (HEIGHT - TOP - BOTTOM);
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
-        measure.title
-    );
-    let mut tick = 0.0;
-    while tick <= top * 1.000_001 {
-        let at = y(tick);
-        let _ = write!(
-            svg,
-            "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            WIDTH - RIGHT,
-            LEFT - 6.0,
-            at + 4.0,
-            (measure.text)(tick)
-        );
-        tick += step;
-    }
-    svg += &values(sweep, axis, &x);
-    for (number, series) in series.iter().enumerate() {
-        svg += &line(measure, series, number, of, &x, &y);
+    let values = axis.map_or(&[][..], |axis| &sweep.vary[axis.key].values[..]);
+    let frame = Frame::new(&Axes {
+        width: WIDTH,
+        height: HEIGHT,
+        x: below(values, place),
+        y: plot::ticks(scale, measure.text),
+        title: axis.map_or(String::new(), |axis| sweep.vary[axis.key].key.clone()),
+        ..Axes::default()
+    });
+    let x = |value: usize| frame.x(place(value));
+    let y = |value: f64| frame.y((value / scale.1).clamp(0.0, 1.0));
+    let colours = Colours::of(series.iter().map(|series| series.label.as_str()));
+    let mut inside = String::new();
+    for series in series {
+        inside += &line(measure, series, colours.pen(&series.label), of, &x, &y);
     }
     format!(
-        "<figure><h3>{}</h3>{}{svg}</svg></figure>\n",
+        "<figure><h3>{}</h3>{}{}</figure>\n",
         measure.title,
-        legend(series)
+        legend(series, &colours),
+        frame.svg(measure.title, &inside)
     )
 }
 
-/// The names along the horizontal scale; of many only some.
-fn values(sweep: &Sweep, axis: Option<&Axis>, x: &dyn Fn(usize) -> f64) -> String {
-    const MOST: usize = 9;
-    let Some(axis) = axis else {
-        return String::new();
+/// The names along the horizontal scale, from left to right.
+fn below(values: &[String], place: impl Fn(usize) -> f64) -> Vec<Tick> {
+    let tick = |(number, value): (usize, &String)| Tick {
+        at: place(number),
+        text: value.clone(),
     };
-    let vary = &sweep.vary[axis.key];
-    let every = vary.values.len().div_ceil(MOST).max(1);
-    let mut text = String::new();
-    for (place, value) in vary.values.iter().enumerate().step_by(every) {
-        let _ = write!(
-            text,
-            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            x(place),
-            HEIGHT - BOTTOM + 16.0,
-            html(value)
-        );
-    }
-    let _ = write!(
-        text,
-        "<text class=\"title\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-        (LEFT + WIDTH - RIGHT) / 2.0,
-        HEIGHT - 6.0,
-        html(&vary.key)
-    );
-    text
+    let mut ticks: Vec<Tick> = values.iter().enumerate().map(tick).collect();
+    ticks.sort_by(|a, b| a.at.total_cmp(&b.at));
+    ticks
 }
 
 /// One series: a line, and for each combination its mean and interval.
 fn line(
     measure: &Measure,
     series: &Series,
-    number: usize,
+    pen: Pen,
     of: &dyn Fn(usize) -> Option<Estimate>,
     x: &dyn Fn(usize) -> f64,
     y: &dyn Fn(f64) -> f64,
 ) -> String {
-    let colour = format!("var(--c{})", number % COLOURS);
+    let (colour, dashes) = (pen.css(), pen.dashes());
     let mut points: Vec<(f64, Estimate)> = series
         .points
         .iter()
@@ -287,7 +263,7 @@ fn line(
         .map(|(at, estimate)| format!("{at:.1} {:.1}", y(estimate.mean)))
         .collect();
     let mut svg = format!(
-        "<path class=\"line\" style=\"stroke:{colour}\" d=\"M{}\"/>",
+        "<path class=\"line\" style=\"stroke:{colour};stroke-dasharray:{dashes}\" d=\"M{}\"/>",
         path.join("L")
     );
     for (at, estimate) in points {
@@ -316,14 +292,20 @@ fn line(
     svg
 }
 
-fn legend(series: &[Series]) -> String {
+fn legend(series: &[Series], colours: &Colours) -> String {
     if series.len() < 2 {
         return String::new();
     }
-    let entries = series.iter().enumerate().map(|(number, series)| {
+    let entries = series.iter().map(|series| {
+        let pen = colours.pen(&series.label);
+        let dashed = if pen.round > 0 {
+            " class=\"dashed\""
+        } else {
+            ""
+        };
         format!(
-            "<span><i style=\"border-color:var(--c{})\"></i>{}</span>",
-            number % COLOURS,
+            "<span><i{dashed} style=\"border-color:{}\"></i>{}</span>",
+            pen.css(),
             html(&series.label)
         )
     });
@@ -331,16 +313,6 @@ fn legend(series: &[Series]) -> String {
         "<div class=\"legend\">{}</div>",
         entries.collect::<String>()
     )
-}
-
-/// The distance of a scale's lines (1, 2 or 5 times a power of ten) and its end, at or above `top`.
-fn scale(top: f64) -> (f64, f64) {
-    let rough = top / TICKS;
-    let power = 10_f64.powf(rough.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
-    let step = steps.into_iter().find(|step| *step >= rough);
-    let step = step.unwrap_or(10.0 * power);
-    (step, (top / step).ceil() * step)
 }
 
 #[cfg(test)]
@@ -351,15 +323,6 @@ mod tests {
     fn sweep(vary: &[&str]) -> Sweep {
         let vary = vary.iter().map(|it| Vary::parse(it).unwrap()).collect();
         Sweep::new(vary, 1, 2).unwrap()
-    }
-
-    #[test]
-    fn a_scale_ends_at_or_above_the_highest() {
-        for (top, expected) in [(0.9, (0.5, 1.0)), (3.7, (1.0, 4.0)), (81.0, (50.0, 100.0))] {
-            let (step, end) = scale(top);
-            assert!((step - expected.0).abs() < 1e-9, "{top}: {step}");
-            assert!((end - expected.1).abs() < 1e-9, "{top}: {end}");
-        }
     }
 
     #[test]

@@ -33,10 +33,12 @@ pub(super) struct Measured {
     pub queues: QueueSeries,
     pub paths: bool,
     pub series: Option<Series>,
+    pub warm_up: Span,
 }
 
 pub(super) fn read(
     section: Option<Section<'_>>,
+    duration: Span,
     topology: &Topology,
     workloads: &[Workload],
     flowlets: bool,
@@ -77,12 +79,28 @@ pub(super) fn read(
             true if flowlets => Err(value.error(Problem::Conflict(FLOWLETS))),
             paths => Ok(paths),
         })?;
+    let warm_up = section.get("warm-up");
+    let warm_up = warm_up.map_or(Ok(Span::ZERO), |value| before(&value, duration))?;
     section.finish()?;
     Ok(Measured {
         queues,
         paths,
         series,
+        warm_up,
     })
+}
+
+/// A span that ends before the run does.
+fn before(value: &Value<'_>, duration: Span) -> Result<Span, ScenarioError> {
+    let span = value.span()?;
+    if span < duration {
+        return Ok(span);
+    }
+    Err(value.error(Problem::Range {
+        given: value.scalar()?,
+        least: "0 s".to_owned(),
+        most: format!("the duration ({} ms)", duration.0 as f64 / 1e9),
+    }))
 }
 
 fn names<'a>(list: Option<&Value<'a>>) -> Result<Vec<Value<'a>>, ScenarioError> {

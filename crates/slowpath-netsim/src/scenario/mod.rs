@@ -86,6 +86,7 @@
 //! queues = ["left -> right"]   # ports whose queue is written down: SWITCH -> NEIGHBOUR
 //! every = "1 ms"               # whenever it changes unless given
 //! paths = false
+//! warm-up = "0 s"           # distributions are of what begins after it
 //! ```
 
 mod aqm;
@@ -185,6 +186,8 @@ pub struct Scenario {
     pub paths: bool,
     /// Flows and links that are written down again and again.
     pub series: Option<Series>,
+    /// What happens before this is no part of a run's distributions; less than its duration.
+    pub warm_up: Span,
 }
 
 /// The most that is read of a scenario: a custom topology of all hosts and links that there can
@@ -312,8 +315,8 @@ impl Scenario {
             _ => reader.all(root)?,
         };
         let flowlets = switch.flowlets.is_some();
-        let measured = root.section("measure")?;
-        let measured = measure::read(measured, &topology, &workloads, flowlets)?;
+        let section = root.section("measure")?;
+        let measured = measure::read(section, duration, &topology, &workloads, flowlets)?;
         Ok(Scenario {
             description,
             seed,
@@ -329,6 +332,7 @@ impl Scenario {
             queues: measured.queues,
             paths: measured.paths,
             series: measured.series,
+            warm_up: measured.warm_up,
         })
     }
 }

@@ -550,6 +550,10 @@ fn what_cannot_be_written_down_is_named() {
             "every = \"1 ms\"\nlinks = [\"left\"]",
             "no link is called 'left'; it is 'FROM -> TO'",
         ),
+        (
+            "warm-up = \"1000 s\"",
+            "1000 s is not between 0 s and the duration",
+        ),
     ] {
         let error = error(&with(text)).to_string();
         assert!(error.contains(says), "{error}");

@@ -178,12 +178,14 @@ kind = "permutation"
 queues = ["edge-0-0 -> *", "core-0 -> aggregation-1-0"]
 every = "100 us"
 paths = true
+warm-up = "20 ms"
 "#;
 
 #[test]
 fn every_key_of_switches_and_measurements_is_read() {
     let scenario = parse(EVERYTHING);
     assert_eq!((scenario.seed, scenario.ttl), (42, 24));
+    assert_eq!(scenario.warm_up, Span::from_millis(20));
     assert_eq!(scenario.until, Time::ZERO + Span::from_millis(2_600));
     let quarter = Alpha::new(1, 4).expect("not 0");
     let switch = scenario.switch;

@@ -121,7 +121,7 @@ pub struct Owd {
     /// The protocol
     #[arg(long, value_enum, default_value_t = Protocol::Owamp)]
     pub protocol: Protocol,
-    /// Keep the packets in owamp's session file; both directions: FILE.there and FILE.back
+    /// Keep the packets in owamp's session file; both directions: FILE.there and FILE.back; such files are replaced
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Print each packet instead of a summary

@@ -64,6 +64,7 @@ pub struct NetworkArg {
 Examples:
   slowpath lab exec a -- ping -c 3 @b
   slowpath lab exec a -- curl http://@b:8080/ --data @@file
+  slowpath lab exec a -- slowpath watch -- curl -s http://@b:8080/
 
 In the command, @NAME stands for the IPv4 address of a host or router, @6:NAME for its IPv6 address, also within a word. @@ is an @.
 The exit status is the command's.")]

@@ -4,6 +4,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::message;
 use crate::options::duration;
+use crate::results;
 use clap::Args;
 use serde_json::json;
 use slowpath_lab::guest::{self, Finished, GuestError, Kernel, MEMORY, Status, Stream};
@@ -42,7 +43,7 @@ pub struct Guest {
     /// A variable of COMMAND's environment
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
-    /// Write what COMMAND leaves in /out into this directory
+    /// Write what COMMAND leaves in /out into this directory, in place of an earlier run's
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Memory of the guest in MiB
@@ -85,7 +86,13 @@ pub(super) fn run(args: &Guest) -> Result<Outcome, Failure> {
             out.flush()
         }
     };
-    let finished = machine(args)?.run_with(&mut pass_on).map_err(failure)?;
+    let folder = results::open(args.out.as_ref(), results::GUEST)?;
+    let mut guest = machine(args)?;
+    if let Some(folder) = &folder {
+        guest = guest.out(folder.draft());
+    }
+    let finished = guest.run_with(&mut pass_on).map_err(failure)?;
+    results::commit(folder)?;
     if json {
         writeln!(stdout(), "{}", summary(&finished))?;
     }
@@ -124,9 +131,6 @@ fn machine(args: &Guest) -> Result<guest::Guest, Failure> {
             image: image.clone(),
             modules: args.modules.clone(),
         });
-    }
-    if let Some(folder) = &args.out {
-        guest = guest.out(folder);
     }
     if let Some(limit) = args.timeout {
         guest = guest.timeout(limit);

@@ -6,9 +6,10 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::render::{Paint, count};
+use crate::results;
 use crate::sim::{self, Loaded, Sweeping};
 use clap::Args;
-use slowpath_files::OutputFile;
+use slowpath_files::{OutputFile, ResultsFolder};
 use slowpath_lab::virtual_time::{self, Kernel, Options, Run, RunError, csv};
 use slowpath_machine::progress::Progress;
 use slowpath_model::Micros;
@@ -40,16 +41,16 @@ pub struct Virtual {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub sweeping: Sweeping,
-    /// Write captures, tcp_info, events and the tables of slowpath sim into this directory
+    /// Write captures, tcp_info, events and the tables of slowpath sim into this directory, in place of an earlier run's
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Write those tables as CSV, too
     #[arg(long, requires = "out")]
     pub csv: bool,
-    /// Record TCP's handlers at both ends of every connection, for slowpath replay
+    /// Record TCP's handlers at both ends of every connection, for slowpath replay, replacing this file
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Write a report with plots, one file that needs nothing else
+    /// Write a report with plots, one file that needs nothing else, replacing it
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Linux's congestion control for every flow, instead of the scenario's
@@ -92,25 +93,25 @@ pub(super) fn run(args: &Virtual) -> Result<Outcome, Failure> {
         record: args.record.is_some(),
         ..Options::default()
     };
-    let folder = match &args.out {
-        Some(folder) => Folder::kept(folder)?,
-        None => Folder::passing()?,
-    };
-    let run = virtual_run(args, &kernel, &loaded, &options, &folder.path)?;
+    let passing = Folder::passing()?;
+    let results = results::open(args.out.as_ref(), results::VIRTUAL)?;
+    let folder = results
+        .as_ref()
+        .map_or(&*passing.path, ResultsFolder::draft);
+    let run = virtual_run(args, &kernel, &loaded, &options, folder)?;
     if keeps {
-        create(&folder.path, "tcp-info.csv", |out| {
-            csv::write_series(&run, out)
-        })?;
-        create(&folder.path, "events.csv", |out| {
+        create(folder, "tcp-info.csv", |out| csv::write_series(&run, out))?;
+        create(folder, "events.csv", |out| {
             csv::write_events(&run, &loaded.scenario.topology, out)
         })?;
     }
     if let (Some(file), Some(recording)) = (&args.record, &run.recording) {
         write_recording(file, recording)?;
     }
-    let outputs = sim::Options {
-        tables: args.out.clone(),
-        csv: args.csv,
+    if let Some(results) = results {
+        sim::write_tables(results, args.csv, &loaded, &run.results)?;
+    }
+    let wanted = sim::Options {
         html: args.html.clone(),
         json: args.json,
         quiet: args.quiet,
@@ -118,7 +119,8 @@ pub(super) fn run(args: &Virtual) -> Result<Outcome, Failure> {
     };
     let paint = Paint::for_stdout();
     let out = &mut stdout().lock();
-    sim::write(&outputs, &loaded, &run.results, "lab-virtual", paint, out)?;
+    let kind = "lab-virtual";
+    sim::write(&wanted, &loaded, &run.results, kind, paint, out)?;
     if !args.json && !args.quiet {
         writeln!(out, "{}", speed(&run))?;
     }
@@ -151,10 +153,11 @@ fn sweep(args: &Virtual, set: Vec<String>, kernel: &Kernel) -> Result<Outcome, F
     };
     let runner = sim::Runner {
         substrate: Substrate::VirtualTime,
+        maker: results::VIRTUAL_SWEEP,
         kind: "lab-virtual",
         run: &run,
     };
-    let outputs = sim::Options {
+    let wanted = sim::Options {
         file: args.scenario.clone(),
         set,
         tables: args.out.clone(),
@@ -165,7 +168,7 @@ fn sweep(args: &Virtual, set: Vec<String>, kernel: &Kernel) -> Result<Outcome, F
         quiet: args.quiet,
     };
     let (paint, out) = (Paint::for_stdout(), &mut stdout().lock());
-    sim::run_sweep(&outputs, &args.sweeping, &runner, paint, out)?;
+    sim::run_sweep(&wanted, &args.sweeping, &runner, paint, out)?;
     Ok(Outcome::Done)
 }
 
@@ -219,35 +222,13 @@ fn failed(args: &Virtual, error: RunError) -> Failure {
 /// Begins the names of folders that go with their process, whose number follows.
 const PASSING: &str = "slowpath-lab-run-";
 
-/// Where a run works.
+/// Where a run works whose files are not wanted: it goes with this value.
 struct Folder {
     path: PathBuf,
-    keep: bool,
 }
 
 impl Folder {
-    /// One that stays: new or empty.
-    fn kept(path: &Path) -> Result<Self, Failure> {
-        let failed = |error: io::Error| {
-            Failure::Write(format!(
-                "cannot write results to {}: {error}",
-                path.display()
-            ))
-        };
-        slowpath_files::create_folder(path).map_err(failed)?;
-        if std::fs::read_dir(path).map_err(failed)?.next().is_some() {
-            return Err(Failure::Usage(format!(
-                "{} is not empty: results go to a folder of their own",
-                path.display()
-            )));
-        }
-        Ok(Folder {
-            path: path.to_owned(),
-            keep: true,
-        })
-    }
-
-    /// One that goes with this value; those of runs that were killed go too.
+    /// A new one; those of runs that were killed go.
     fn passing() -> Result<Self, Failure> {
         let all = std::env::temp_dir();
         for entry in std::fs::read_dir(&all).into_iter().flatten().flatten() {
@@ -263,15 +244,13 @@ impl Folder {
         slowpath_files::new_folder(&path).map_err(|error| {
             Failure::Write(format!("cannot create {}: {error}", path.display()))
         })?;
-        Ok(Folder { path, keep: false })
+        Ok(Folder { path })
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if !self.keep {
-            let _ = std::fs::remove_dir_all(&self.path);
-        }
+        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Join {
     /// Recordings of the machines, or folders of recordings
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Write the joined recording to this file, replacing it
+    /// Write the joined recording to this file, replacing it; not one of FILE
     #[arg(short, long, value_name = "FILE")]
     pub out: PathBuf,
     /// Exit with status 3 if an end stays one-sided, or a connection is joined only in part

@@ -26,7 +26,7 @@ Examples:
 pub struct Shrink {
     /// The recording, with exact times
     pub file: PathBuf,
-    /// The smaller one
+    /// The smaller one; a file of that name is replaced
     pub to: PathBuf,
     /// The most that a time may differ from the true one, in microseconds
     #[arg(long, value_name = "US", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -10,6 +10,7 @@ mod what_if;
 
 use crate::failure::{Failure, Outcome};
 use crate::message;
+use crate::results;
 use clap::{ArgGroup, Args};
 use serde_json::json;
 use slowpath_lab::virtual_time::{self, Kernel, RunError};
@@ -55,7 +56,7 @@ pub struct Replay {
     /// Only the connection with this number, from 0 (repeat for more)
     #[arg(long, value_name = "N")]
     pub connection: Vec<usize>,
-    /// Write client.pcapng, server.pcapng and probes.parquet into this directory
+    /// Write client.pcapng, server.pcapng and probes.parquet into this directory, in place of an earlier run's
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Variables of the sockets after every run, to probes.parquet and the page: 'all', or names with commas between (cwnd,ssthresh,flag,...; a wrong one lists them)
@@ -67,7 +68,7 @@ pub struct Replay {
         conflicts_with = "set"
     )]
     pub probe: Vec<String>,
-    /// Write a page with plots of the probed variables over time: a chart a unit, with losses, retransmissions and timeouts
+    /// Write a page, replacing it, with plots of the probed variables over time: a chart a unit, with losses, retransmissions and timeouts
     #[arg(long, value_name = "FILE", requires = "probe")]
     pub html: Option<PathBuf>,
     /// Functions of TCP that some runs call, to functions.txt: server:92 or server:92-95
@@ -225,11 +226,12 @@ fn write(
     probed: &[Probed],
 ) -> Result<Frames, Failure> {
     let mut frames = Frames::default();
-    if let Some(folder) = &args.out {
-        frames = outputs::write(folder, recording, batches, probed)?;
+    if let Some(folder) = results::open(args.out.as_ref(), results::REPLAY)? {
+        frames = outputs::write(folder.draft(), recording, batches, probed)?;
         if args.functions.is_some() {
-            outputs::functions(folder, recording, batches, &frames)?;
+            outputs::functions(folder.draft(), recording, batches, &frames)?;
         }
+        folder.commit()?;
     }
     if let Some(path) = &args.html {
         let title = args.file.display().to_string();

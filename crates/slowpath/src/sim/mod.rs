@@ -11,6 +11,8 @@ pub use sweep::Sweeping;
 pub(crate) use sweep::{Runner, run as run_sweep};
 
 use crate::failure::Failure;
+use crate::results;
+use slowpath_files::ResultsFolder;
 use slowpath_machine::progress::Progress;
 use slowpath_machine::scenarios;
 use slowpath_model::Micros;
@@ -67,9 +69,11 @@ pub(crate) struct Loaded {
 /// The scenario is impossible, or something cannot be written.
 pub fn run(options: &Options, paint: Paint, out: &mut impl Write) -> Result<(), Failure> {
     let loaded = load(&options.file, &options.set, Substrate::Simulator)?;
-    let captures = match (&options.pcap, &options.tables) {
-        (Some(hosts), Some(folder)) => {
-            let captures = Captures::create(folder, &loaded.scenario, hosts).map_err(unwritten)?;
+    let folder = results::open(options.tables.as_ref(), results::SIM)?;
+    let draft = folder.as_ref().map(ResultsFolder::draft);
+    let captures = match (&options.pcap, draft) {
+        (Some(hosts), Some(draft)) => {
+            let captures = Captures::create(draft, &loaded.scenario, hosts).map_err(unwritten)?;
             Some(Rc::new(RefCell::new(captures)))
         }
         _ => None,
@@ -77,6 +81,9 @@ pub fn run(options: &Options, paint: Paint, out: &mut impl Write) -> Result<(), 
     let results = simulate(&loaded, &options.file, options.quiet, captures.clone())?;
     if let Some(captures) = captures.and_then(Rc::into_inner) {
         captures.into_inner().finish().map_err(unwritten)?;
+    }
+    if let Some(folder) = folder {
+        write_tables(folder, options.csv, &loaded, &results)?;
     }
     write(options, &loaded, &results, "sim", paint, out)
 }
@@ -102,6 +109,7 @@ pub fn sweep(
     }
     let runner = Runner {
         substrate: Substrate::Simulator,
+        maker: results::SIM_SWEEP,
         kind: "sim",
         run: &|loaded, _| simulate(loaded, &options.file, true, None),
     };
@@ -134,7 +142,27 @@ pub fn compare(
     Ok(out.flush()?)
 }
 
-/// Writes the requested outputs of a run; `kind` is the JSON document's `type`.
+/// Completes a run's folder of results by its tables.
+pub(crate) fn write_tables(
+    folder: ResultsFolder,
+    csv: bool,
+    loaded: &Loaded,
+    results: &Results,
+) -> Result<(), Failure> {
+    let metadata = Metadata {
+        family: "sim",
+        name: &loaded.name,
+        text: &loaded.text,
+        seed: loaded.scenario.seed,
+        warm_up_ps: loaded.scenario.warm_up.0,
+        csv,
+    };
+    tables::write(folder.draft(), metadata, &loaded.scenario, results)
+        .map_err(|error| Failure::Write(error.to_string()))?;
+    Ok(folder.commit()?)
+}
+
+/// Writes the report and the summary of a run; `kind` is the JSON document's `type`.
 pub(crate) fn write(
     options: &Options,
     loaded: &Loaded,
@@ -143,19 +171,7 @@ pub(crate) fn write(
     paint: Paint,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let scenario = &loaded.scenario;
-    let report = Report::new(&loaded.name, scenario, results);
-    if let Some(directory) = &options.tables {
-        let metadata = Metadata {
-            family: "sim",
-            name: &loaded.name,
-            text: &loaded.text,
-            seed: scenario.seed,
-            csv: options.csv,
-        };
-        tables::write(directory, metadata, scenario, results)
-            .map_err(|error| Failure::Write(error.to_string()))?;
-    }
+    let report = Report::new(&loaded.name, &loaded.scenario, results);
     if let Some(path) = &options.html {
         slowpath_files::write(path, report.page(&loaded.text))
             .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;

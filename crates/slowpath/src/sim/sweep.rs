@@ -5,6 +5,7 @@
 use super::{Loaded, Options, load};
 use crate::failure::Failure;
 use clap::Args;
+use slowpath_files::claim;
 use slowpath_machine::progress::Progress;
 use slowpath_model::Micros;
 use slowpath_netsim::results::Results;
@@ -12,7 +13,7 @@ use slowpath_netsim::scenario::Substrate;
 use slowpath_netsim::sweep::{Sweep, Vary};
 use slowpath_netsim_report::Report;
 use slowpath_netsim_report::sweep::{
-    DoneRuns, DoneRunsError, Header, RunResult, SweepReport, table,
+    DoneRuns, DoneRunsError, Header, RunResult, SWEEP_FILES, SweepReport, table,
 };
 use slowpath_netsim_report::table::Metadata;
 use slowpath_text::{Paint, plural};
@@ -37,12 +38,17 @@ pub struct Sweeping {
 }
 
 impl Sweeping {
+    /// Whether there is more than one run, by the command line.
+    pub(crate) fn is_any(&self) -> bool {
+        self.seeds.is_some() || !self.vary.is_empty()
+    }
+
     /// Whether a sweep is wanted.
     ///
     /// # Errors
     /// `--jobs` without one.
     pub(crate) fn is_wanted(&self) -> Result<bool, Failure> {
-        let wanted = self.seeds.is_some() || !self.vary.is_empty();
+        let wanted = self.is_any();
         if !wanted && self.jobs.is_some() {
             return Err(Failure::Usage(
                 "--jobs is for the runs of a sweep: give --seeds N or --vary KEY=VALUES".to_owned(),
@@ -55,6 +61,8 @@ impl Sweeping {
 /// What runs a scenario, and under which name.
 pub(crate) struct Runner<'a> {
     pub substrate: Substrate,
+    /// As its folder of results says it.
+    pub maker: &'static str,
     /// The JSON document's `type`.
     pub kind: &'static str,
     /// Runs the scenario, with the run's number.
@@ -91,7 +99,10 @@ pub(crate) fn run(
         seeds: sweep.seeds.clone(),
     };
     let mut kept = match &options.tables {
-        Some(directory) => DoneRuns::open(directory, &header).map_err(unkept)?,
+        Some(directory) => {
+            claim(directory, runner.maker, &SWEEP_FILES)?;
+            DoneRuns::open(directory, &header).map_err(unkept)?
+        }
         None => DoneRuns::default(),
     };
     let jobs = sweeping.jobs.map_or_else(processors, |jobs| jobs as usize);
@@ -103,6 +114,7 @@ pub(crate) fn run(
             name: &base.name,
             text: &base.text,
             seed: base.scenario.seed,
+            warm_up_ps: base.scenario.warm_up.0,
             csv: options.csv,
         };
         table::write(directory, metadata, &sweep, &results)

@@ -55,19 +55,19 @@ pub struct Trace {
     /// Print comma-separated values, one line per connection
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-    /// Write one HTML page with zoomable graphs, in which each finding leads to its packets
+    /// Write one HTML page with zoomable graphs, in which each finding leads to its packets, replacing it
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write the graph of the worst connection, or of the chosen one, as SVG
+    /// Write the graph of the worst connection, or of the chosen one, as SVG, replacing it
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Write graphs for xplot into this directory, named as tcptrace -G names them
+    /// Write graphs for xplot into this directory, named as tcptrace -G names them, in place of an earlier run's
     #[arg(long, value_name = "DIR")]
     pub xpl: Option<PathBuf>,
-    /// Write the capture as pcapng with comments on the packets that decided a finding
+    /// Write the capture as pcapng with comments on the packets that decided a finding, replacing it; not one of FILE
     #[arg(long, value_name = "FILE")]
     pub annotate: Option<PathBuf>,
-    /// Write one connection's packets as pcapng
+    /// Write one connection's packets as pcapng, replacing it; not one of FILE
     #[arg(long, num_args = 2, value_names = ["CONNECTION", "FILE"])]
     pub extract: Option<Vec<String>>,
     /// Compare with the counters of the same time in this slowpath log

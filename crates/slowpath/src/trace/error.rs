@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a trace could not be analysed.
 
+use slowpath_files::ResultsError;
 use slowpath_model::Foreign;
 use slowpath_trace::filter::FilterError;
 use slowpath_trace::read::{ReadError, SourceError};
@@ -33,9 +34,9 @@ pub enum TraceError {
         /// Why.
         error: WriteError,
     },
-    /// The capture would be overwritten.
-    #[error("{0} is one of the captures that are read; name another file")]
-    Overwrites(PathBuf),
+    /// Graphs cannot go to their folder.
+    #[error("{0}")]
+    Results(#[from] ResultsError),
     /// Not a connection's name.
     #[error("cannot read the connection to extract: {0}")]
     Which(String),
@@ -63,12 +64,10 @@ impl From<ReadError> for TraceError {
 impl TraceError {
     /// Whether the command line is to blame.
     pub fn is_usage(&self) -> bool {
-        matches!(
-            self,
-            TraceError::Filter(_)
-                | TraceError::Overwrites(_)
-                | TraceError::PairIsStandardInput
-                | TraceError::Which(_)
-        )
+        match self {
+            TraceError::Results(error) => error.is_usage(),
+            TraceError::Filter(_) | TraceError::PairIsStandardInput | TraceError::Which(_) => true,
+            _ => false,
+        }
     }
 }

@@ -44,7 +44,6 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
         Some(text) => Some(text.parse().map_err(TraceError::from)?),
         None => None,
     };
-    outputs::check(args)?;
     if args.duration.is_some() && args.interface.is_none() {
         return Err(Failure::Usage(
             "--duration is for a capture with --interface".to_owned(),

@@ -5,6 +5,8 @@ use super::args::Trace;
 use super::error::TraceError;
 use super::progress::Bar;
 use crate::message;
+use crate::results::TRACE;
+use slowpath_files::ResultsFolder;
 use slowpath_text::plural;
 use slowpath_trace::engine;
 use slowpath_trace::picture::{Drawn, Recording, Remark, html, svg, xpl};
@@ -16,7 +18,7 @@ use slowpath_trace::tcp::Side;
 use slowpath_trace::write::{self, Comments, Written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Groups of failed connections named on a page.
 const FAILURES: usize = 8;
@@ -33,23 +35,6 @@ pub fn read_twice(args: &Trace) -> bool {
 
 fn draws(args: &Trace) -> bool {
     args.html.is_some() || args.svg.is_some() || args.xpl.is_some()
-}
-
-/// Refuses to write over what is read.
-pub fn check(args: &Trace) -> Result<(), TraceError> {
-    let extracted = args.extract.as_ref().and_then(|e| e.get(1)).map(Path::new);
-    let written = [&args.html, &args.svg, &args.annotate];
-    let written = written.into_iter().flatten().map(PathBuf::as_path);
-    for path in written.chain(extracted) {
-        let same = |read: &PathBuf| match (read.canonicalize(), path.canonicalize()) {
-            (Ok(a), Ok(b)) => a == b,
-            _ => false,
-        };
-        if args.files.iter().any(same) {
-            return Err(TraceError::Overwrites(path.to_owned()));
-        }
-    }
-    Ok(())
 }
 
 /// Writes what the arguments ask for.
@@ -134,8 +119,10 @@ fn draw(
     if let (Some(path), Some(first)) = (&args.svg, drawn.first()) {
         create(path, |out| svg::write(first, out))?;
     }
-    if let Some(folder) = &args.xpl {
-        plots(folder, &drawn)?;
+    if let Some(path) = &args.xpl {
+        let folder = ResultsFolder::open(path, TRACE)?;
+        plots(folder.draft(), &drawn)?;
+        folder.commit()?;
     }
     Ok(())
 }
@@ -172,10 +159,6 @@ fn copy(
 
 /// One file a graph.
 fn plots(folder: &Path, drawn: &[Drawn<'_>]) -> Result<(), TraceError> {
-    slowpath_files::create_folder(folder).map_err(|error| TraceError::Write {
-        path: folder.to_owned(),
-        error,
-    })?;
     for drawn in drawn {
         let path = folder.join(xpl::time_line_name(drawn.number));
         create(&path, |out| xpl::time_line(drawn.recording, out))?;

@@ -16,6 +16,7 @@ use crate::message;
 use crate::options::ExitOn;
 use crate::render::Paint;
 use crate::session::{self, Flow, Viewer};
+use slowpath_agent::sees_all_processes;
 use slowpath_machine::clock;
 use slowpath_model::Micros;
 use slowpath_views::json;
@@ -231,6 +232,9 @@ fn greeting(source: &dyn Source, log: Option<&Path>) -> Vec<String> {
         capabilities.features.iter().filter(active).count(),
         capabilities.features.len(),
     )];
+    if !sees_all_processes(capabilities.tier) {
+        lines.push("owners: only processes of this pid namespace can be named".to_owned());
+    }
     lines.extend(log.map(|l| format!("log: {}", l.display())));
     lines
 }
