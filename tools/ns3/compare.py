@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The same dumbbells in ns-3 and here: throughput within 3 %, mean queue within 30 %, and
-the same order of NewReno, CUBIC, DCTCP, BBR, and CUBIC with RED, CoDel and PIE in both. Exits with 1 if one of them fails."""
+the same order of NewReno, CUBIC, DCTCP, and CUBIC with RED, CoDel and PIE in both. Exits with 1 if one of them fails."""
 
 import json
 import sys
 
 import peer
 
-KINDS = ("newreno", "cubic", "dctcp", "bbr", "cubic/red", "cubic/codel", "cubic/pie")
+KINDS = ("newreno", "cubic", "dctcp", "cubic/red", "cubic/codel", "cubic/pie")
 # Name: flows, Mbit/s of the bottleneck and of the rest, delay of each of the three links
 # in us, buffer and marking threshold in packets, seconds, seconds of warm-up.
 DUMBBELLS = {
