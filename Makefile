@@ -123,7 +123,7 @@ check-sim: ## the same dumbbells here and in ns-3, and slowdowns on a fat-tree (
 	@tools/ns3/compare.py
 	@tools/ns3/slowdown.py
 
-judge-simulator: lab-kernel ## eleven scenarios in the simulator and on real Linux TCP; the last line is JSON
+judge-simulator: lab-kernel ## thirteen scenarios in the simulator and on real Linux TCP; the last line is JSON
 	@$(CARGO) run --release --locked -p slowpath-lab --example judge-simulator
 
 check-butterfly: lab-kernel ## DETER's section 2.2: re-runs with noise that keep the problem, 100 for each level; the last line is JSON

@@ -165,13 +165,11 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
         there_is(asked, chosen[0], &recording)?;
     }
     if !args.set.is_empty() {
-        let frames = match &args.out {
-            Some(folder) => {
-                let batches = replay(args, &kernel, &recording, &chosen, &[], &working.path)?;
-                outputs::write(folder, &recording, &batches, &[])?
-            }
-            None => Frames::default(),
-        };
+        let mut frames = Frames::default();
+        if args.out.is_some() {
+            let batches = replay(args, &kernel, &recording, &chosen, &[], &working.path)?;
+            frames = write(args, &recording, &batches, &[])?;
+        }
         return what_if::run(args, &kernel, &recording, &chosen, &frames);
     }
     if let Some(stop) = &args.gdb {
