@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A chart of a page: two axes with round marks, lines that keep their height until the next point.
 
-use slowpath_text::count;
+use slowpath_text::{PAGE_POLICY, count, html};
 use slowpath_trace::picture::Scale;
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ const SPACING: (f64, f64) = (140.0, 45.0);
 const STRETCHES: f64 = 800.0;
 
 /// What every page with charts has.
-pub(crate) const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;max-width:980px;margin:2em auto;padding:0 1em;color:#1b1f24;background:#fff}\
+const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;max-width:980px;margin:2em auto;padding:0 1em;color:#1b1f24;background:#fff}\
 h2{margin:2em 0 .2em;font-size:1.05em}pre{background:#f5f6f8;padding:.7em 1em;overflow-x:auto;font-size:12.5px}\
 svg{display:block;width:100%;height:auto}text{font-size:11px;fill:#555}.grid{stroke:#e3e6ea}.axis{stroke:#888;fill:none}\
 .key span{margin-right:1.4em;white-space:nowrap}.key i{display:inline-block;width:18px;height:0;border-top:3px solid;margin-right:.4em;vertical-align:middle}\
@@ -193,6 +193,21 @@ pub(crate) fn thinned(points: &[Point], (from, to): (f64, f64)) -> Vec<Point> {
         result.append(&mut few);
     }
     result
+}
+
+/// A page as far as its key, which says what each colour is; `style` is what the page has beside what all have.
+pub(crate) fn page_head(title: &str, command: &str, style: &str, key: &[(&str, &str)]) -> String {
+    let title = html(title);
+    let mut page = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{PAGE_POLICY}\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{title} - {command}</title><style>{STYLE}{style}</style></head><body><h1>{title}</h1><p class=\"key\">"
+    );
+    for (colour, words) in key {
+        let _ = write!(page, "<span><i style=\"color:{colour}\"></i>{words}</span>");
+    }
+    page + "</p>"
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A page with a time-sequence graph for each slow message: calls, packets, acknowledgments, windows and waits on one axis.
 
-use crate::chart::{Chart, STYLE, WIDTH};
+use crate::chart::{Chart, WIDTH, page_head};
 use crate::end_name;
 use crate::explanation::{ConnectionExplanation, Selection, message_text, ms, names_packets};
 use crate::frames::{Frames, HINT};
 use slowpath_explain::Explanation;
 use slowpath_recording::{Moment, Recording};
-use slowpath_text::{PAGE_POLICY, html, html_lines};
+use slowpath_text::{html, html_lines};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const BOTTOM: f64 = 44.0;
 /// Messages that are drawn.
 const DRAWN: usize = 50;
 
-/// What it has beside [`STYLE`].
+/// What it has beside what all pages have.
 const OWN_STYLE: &str = ".sent{stroke:#1f5fa8;stroke-width:1.6}.again{stroke:#d9730d;stroke-width:2.4}.lost{stroke:#c62828;stroke-width:2.4}\
 .ack{stroke:#2e7d32;fill:none;stroke-width:1.3}.receive{stroke:#8e44ad;fill:none;stroke-width:1.1}\
 .congestion{stroke:#8e44ad;fill:none;stroke-width:1.1;stroke-dasharray:5 3}.call{fill:#444}.wait{fill:#fff1d6}\
@@ -42,17 +42,7 @@ pub fn page(
     title: &str,
 ) -> String {
     let (shown, left_out) = selection.of(all);
-    let title = html(title);
-    let mut page = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{PAGE_POLICY}\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{title} - slowpath explain</title><style>{STYLE}{OWN_STYLE}</style></head><body><h1>{title}</h1><p class=\"key\">"
-    );
-    for (colour, words) in KEY {
-        let _ = write!(page, "<span><i style=\"color:{colour}\"></i>{words}</span>");
-    }
-    page += "</p>";
+    let mut page = page_head(title, "slowpath explain", OWN_STYLE, &KEY);
     if frames.is_empty() && names_packets(&shown) {
         let _ = write!(page, "<p>{HINT}</p>");
     }

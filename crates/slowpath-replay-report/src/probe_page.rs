@@ -2,7 +2,7 @@
 //! A page with the probed variables of replayed connections over time: for each end one chart a unit, all on one axis, and across them when packets
 //! were lost or sent again, and when the timer of retransmissions fired.
 
-use crate::chart::{Chart, LEFT, Point, RIGHT, STYLE, WIDTH, thinned};
+use crate::chart::{Chart, LEFT, Point, RIGHT, WIDTH, page_head, thinned};
 use crate::end_name;
 use crate::frames::Frames;
 use crate::outputs::{OutputError, Probed};
@@ -10,7 +10,7 @@ use crate::replayed::Batch;
 use slowpath_explain::{Sent, SentBytes};
 use slowpath_recording::{Moment, Recording, Unit};
 use slowpath_replay::Probe;
-use slowpath_text::{PAGE_POLICY, html, plural};
+use slowpath_text::{html, plural};
 use std::fmt::Write;
 
 /// Connections that are drawn.
@@ -61,17 +61,8 @@ pub fn page(
     frames: &Frames,
     title: &str,
 ) -> Result<String, OutputError> {
-    let title = html(title);
-    let mut page = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{PAGE_POLICY}\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{title} - slowpath replay</title><style>{STYLE}{OWN_STYLE}</style></head><body><h1>{title}</h1><p class=\"key\">"
-    );
-    for (_, colour, words) in KEY {
-        let _ = write!(page, "<span><i style=\"color:{colour}\"></i>{words}</span>");
-    }
-    page += "</p>";
+    let key = KEY.map(|(_, colour, words)| (colour, words));
+    let mut page = page_head(title, "slowpath replay", OWN_STYLE, &key);
     let mut drawn: Vec<(usize, String)> = Vec::new();
     for batch in batches {
         drawn.extend(connections(recording, batch, probed, frames)?);

@@ -274,7 +274,7 @@ impl Pauses {
         input.map(|input| self.place(input))
     }
 
-    /// Whether a pause of that input lasts as long as so many bytes of it wait.
+    /// Whether `bytes` of an input that wait keep its pause up.
     pub fn stays_stopped(&self, port: PortId, class: u8, bytes: u64) -> bool {
         let limit = self.limits.get(port.index()).copied().flatten();
         let input = self.inputs.get(self.at(port, class));

@@ -121,6 +121,22 @@ fn start(folder: &std::path::Path, fails: bool) -> (Recorder, Arc<Mutex<Vec<u64>
     start_gated(folder, fails, Arc::new(AtomicBool::new(true)))
 }
 
+/// A recorder of that source that keeps everything.
+fn start_opened(
+    folder: &std::path::Path,
+    open: impl FnOnce() -> Result<OpenRecorder, String> + Send + 'static,
+) -> Recorder {
+    let options = RecordOptions {
+        ring: Options::default(),
+        folder: folder.to_owned(),
+        folder_bytes: 1 << 20,
+        wanted: KeepFilter::new(|_| true),
+        laboratory: LABORATORY,
+        open: Box::new(open),
+    };
+    Recorder::start(options, None).unwrap().0
+}
+
 fn start_gated(
     folder: &std::path::Path,
     fails: bool,
@@ -128,15 +144,8 @@ fn start_gated(
 ) -> (Recorder, Arc<Mutex<Vec<u64>>>) {
     let forgotten = Arc::default();
     let shared = Arc::clone(&forgotten);
-    let options = RecordOptions {
-        ring: Options::default(),
-        folder: folder.to_owned(),
-        folder_bytes: 1 << 20,
-        wanted: KeepFilter::new(|_| true),
-        laboratory: LABORATORY,
-        open: Box::new(move || Ok(opened(fails, shared, gate))),
-    };
-    (Recorder::start(options, None).unwrap().0, forgotten)
+    let open = move || Ok(opened(fails, shared, gate));
+    (start_opened(folder, open), forgotten)
 }
 
 fn wait(mut done: impl FnMut() -> bool) {
@@ -225,26 +234,19 @@ fn start_with(
             ends: [end, End::default()],
         });
     }
-    let options = RecordOptions {
-        ring: Options::default(),
-        folder: folder.to_owned(),
-        folder_bytes: 1 << 20,
-        wanted: KeepFilter::new(|_| true),
-        laboratory: LABORATORY,
-        open: Box::new(move || {
-            Ok(OpenRecorder {
-                source: Box::new(Script::default()),
-                joins: Box::new(Joiner(events, Arc::new(AtomicBool::new(true)))),
-                programs: Default::default(),
-                origin: Origin {
-                    kernel: kernel.to_owned(),
-                    recorder: RecorderKind::Bpf,
-                    ..Origin::default()
-                },
-            })
-        }),
+    let open = move || {
+        Ok(OpenRecorder {
+            source: Box::new(Script::default()),
+            joins: Box::new(Joiner(events, Arc::new(AtomicBool::new(true)))),
+            programs: Default::default(),
+            origin: Origin {
+                kernel: kernel.to_owned(),
+                recorder: RecorderKind::Bpf,
+                ..Origin::default()
+            },
+        })
     };
-    Recorder::start(options, None).unwrap().0
+    start_opened(folder, open)
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub(super) struct DeliveryRate {
     departures: VecDeque<Departure>,
     totals: Totals,
     first_sent: u64,
-    /// Until so many are delivered, what leaves is limited by the application.
+    /// What leaves is limited by the application until this number of segments is delivered.
     limited_until: Option<u32>,
     newest: Option<Newest>,
 }

@@ -148,8 +148,8 @@ impl<P: Packet> Switch<P> {
         })
     }
 
-    /// Whether a pause that the switch sent by a port lasts while so many bytes wait of that class that
-    /// came in there.
+    /// Whether `bytes` of a class that came in by a port and wait keep up the pause that the switch sent
+    /// there.
     pub fn stays_stopped(&self, port: PortId, class: u8, bytes: u64) -> bool {
         let class = class.min(self.classes - 1);
         let pauses = self.pauses();

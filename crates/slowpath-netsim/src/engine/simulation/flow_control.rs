@@ -5,7 +5,7 @@ use super::{HOST, Link, Simulation};
 use crate::engine::flow_control::{Deadlock, Event, PauseRecord};
 use crate::engine::network::SwitchId;
 use crate::engine::packet::Hop;
-use crate::host::{PAUSED, SCHEDULED};
+use crate::host::PAUSED;
 use slowpath_switch::{MAX_CLASSES, Packet, PauseCounts, PortId, Time};
 use std::collections::BTreeMap;
 
@@ -101,21 +101,8 @@ impl Simulation {
     #[cold]
     #[inline(never)]
     pub(super) fn kick_paused(&mut self, host: u32) {
-        let interface = &self.interfaces[host as usize];
-        if interface.is_idle() {
-            return;
-        }
-        if interface.line.free_at() <= self.now {
-            let Some(hop) = self.next_unpaused(host) else {
-                return;
-            };
-            self.put_on_line(host, hop);
-        }
-        let interface = &mut self.interfaces[host as usize];
-        if !interface.is_idle() {
-            interface.hold |= SCHEDULED;
-            let at = interface.line.free_at();
-            self.wheel.schedule(self.links.len() as u32 + host, at);
+        if !self.interfaces[host as usize].is_idle() {
+            self.send_next(host, Self::next_unpaused);
         }
     }
 

@@ -302,8 +302,18 @@ impl Simulation {
             }
             return;
         }
-        if interface.line.free_at() <= self.now {
-            let Some(hop) = self.next_packet(host) else {
+        self.send_next(host, Self::next_packet);
+    }
+
+    /// Sends what `next` gives if the line is free, and comes back when it is free again.
+    #[inline(always)]
+    pub(super) fn send_next(
+        &mut self,
+        host: u32,
+        next: impl FnOnce(&mut Self, u32) -> Option<Hop>,
+    ) {
+        if self.interfaces[host as usize].line.free_at() <= self.now {
+            let Some(hop) = next(self, host) else {
                 return;
             };
             self.put_on_line(host, hop);

@@ -35,15 +35,15 @@ const HIGH_GAIN: u32 = UNIT * 2885 / 1000 + 1;
 const DRAIN_GAIN: u32 = UNIT * 1000 / 2885;
 /// `bbr_cwnd_gain`.
 const WINDOW_GAIN: u32 = UNIT * 2;
-/// `bbr_full_bw_thresh`: a rate that grows by less than a quarter, so many round trips in a row, is the
-/// path's.
+/// `bbr_full_bw_thresh`: a rate that grows by less than a quarter is the path's after
+/// [`FULL_ROUNDS`] round trips in a row.
 const GROWTH: u64 = 5;
 const FULL_ROUNDS: u32 = 3;
 /// `bbr_cwnd_min_target`.
 const LEAST_WINDOW: u32 = 4;
 /// `TCP_INIT_CWND`.
 const INITIAL_WINDOW: u32 = 10;
-/// `bbr_pacing_margin_percent`: so many percent below the rate, so that queues drain.
+/// `bbr_pacing_margin_percent`: how far below the rate it paces, so that queues drain.
 const MARGIN: u64 = 1;
 /// `bbr_min_tso_rate`, bytes a second: below it one segment leaves at a time.
 const SLOW: u64 = 1_200_000 / 8;
@@ -168,7 +168,7 @@ pub(in crate::tcp) struct Bbr {
 }
 
 impl Bbr {
-    /// At the start of a connection, on a host whose timers count ticks of so many microseconds.
+    /// At the start of a connection; `tick` is that of the host's timers, microseconds.
     pub fn new(tick: u64) -> Self {
         Bbr {
             mode: Mode::Startup,

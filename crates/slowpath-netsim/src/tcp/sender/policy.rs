@@ -35,10 +35,10 @@ pub(super) trait Policy: Sized {
     /// Starts the retransmission timer anew, with the timeout after the expiries so far.
     fn restart_timeout(sender: &mut Machine<Self>, config: &TcpConfig, now: Time);
 
-    /// How often the timeout of a SYN is doubled after so many expiries.
+    /// How often the timeout of a SYN has been doubled after `expiries` of them.
     fn syn_doublings(expiries: u32) -> u32;
 
-    /// The SYN's answer came, after so many expiries; what is to be done before data.
+    /// The SYN's answer came, after `expiries` timeouts of the SYN; what is to be done before data.
     fn handshake_answered(sender: &mut Machine<Self>, config: &TcpConfig, expiries: u32) -> Setup;
 
     /// The application has written.

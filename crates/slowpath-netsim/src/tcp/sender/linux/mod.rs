@@ -16,7 +16,7 @@ use crate::tcp::tick::Tick;
 use burst::Offload;
 use slowpath_switch::{Span, Time};
 
-/// `sysctl_tcp_syn_linear_timeouts`: so many timeouts of a SYN do not double the next.
+/// `sysctl_tcp_syn_linear_timeouts`: the first timeouts of a SYN, which do not double the next.
 const LINEAR_SYNS: u32 = 4;
 /// A microsecond, in picoseconds: what Linux measures round trips in.
 const MICROSECOND: u64 = 1_000_000;
