@@ -238,7 +238,7 @@ fn prepare<'a>(
 }
 
 /// Recorded on a stock kernel, whose calls wait and which has queues.
-fn follows(recording: &Recording) -> bool {
+pub(crate) fn follows(recording: &Recording) -> bool {
     recording.origin.recorder == RecorderKind::Bpf || observed::is_light(recording)
 }
 

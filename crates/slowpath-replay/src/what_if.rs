@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A recorded connection replayed with something changed: a setting of its kernels or sockets, or how an end acts from one of its runs on.
 //!
-//! Timers that the recording does not have fire here when they are due (retransmissions, probes, delayed acknowledgments; not those of pacing and of
-//! held acknowledgments). Up to the first packet that is not as it was, everything that happened to packets is known. There the answer ends:
+//! Timers that the laboratory's recording does not have fire here when they are due (retransmissions, probes, delayed acknowledgments; not those of pacing
+//! and of held acknowledgments); those of an application's connection expire as recorded. Up to the first packet that is not as it was, everything that happened to packets is known. There the answer ends:
 //! what the network would have done with another packet was not recorded.
 
 use super::continuation::{Continuation, NotContinued, continued};
 use super::explained::{ExplainError, headers_of};
-use super::replay::{ReplayError, ReplayOptions, replay};
+use super::replay::{ReplayError, ReplayOptions, follows, replay};
 use super::script::CHANGE;
 use slowpath_explain::message_state;
 use slowpath_explain::{Change, Departure, Facts, State, Trial};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_recording::headers::Header;
 use slowpath_recording::{Connection, Handler, Moment, RecorderKind, Recording, Run};
+use std::collections::BTreeSet;
 use std::path::Path;
+
+/// The setting of a socket that any replay can change.
+const CONGESTION: &str = "congestion";
 
 /// What is changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +34,28 @@ pub enum Altered {
     Act(Change),
 }
 
-/// A setting that no recording has.
+/// A setting that a recording does not have, or that its replay cannot change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{name}' is none of the recording's settings: {}", known.join(", "))]
-pub struct NoSetting {
-    name: String,
-    known: Vec<String>,
+pub enum NoSetting {
+    /// No end has it.
+    #[error("'{name}' is none of the recording's settings: {}", known.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Those that can be changed.
+        known: Vec<String>,
+    },
+    /// Sockets of such a replay are set up by the recorded calls only.
+    #[error(
+        "'{name}' cannot be changed in this recording, whose sockets an application set up; these can: {}",
+        known.join(", ")
+    )]
+    OfApplication {
+        /// What was asked for.
+        name: String,
+        /// Those that can be changed.
+        known: Vec<String>,
+    },
 }
 
 /// Why there is no answer.
@@ -186,7 +206,7 @@ impl<'a> WhatIf<'a> {
         let mut changed = connection.clone();
         for one in altered {
             if let Altered::Setting { name, value } = one {
-                set(&mut changed, name, value)?;
+                set(&mut changed, follows(self.recording), name, value)?;
             }
         }
         let was = self.replay(connection.clone(), false, true)?;
@@ -220,7 +240,9 @@ impl<'a> WhatIf<'a> {
         let mut acts = Vec::new();
         for one in altered {
             match one {
-                Altered::Setting { name, value } => set(&mut connection, name, value)?,
+                Altered::Setting { name, value } => {
+                    set(&mut connection, follows(self.recording), name, value)?;
+                }
                 Altered::Act(change) => acts.push(*change),
             }
         }
@@ -241,8 +263,16 @@ impl Trial for WhatIf<'_> {
     }
 }
 
-fn set(connection: &mut Connection, name: &str, value: &str) -> Result<(), NoSetting> {
+/// Sets both ends' setting of that name. Sockets that an application set up (`follows`) are replayed by its calls: of their own
+/// settings only the congestion control can be another.
+fn set(
+    connection: &mut Connection,
+    follows: bool,
+    name: &str,
+    value: &str,
+) -> Result<(), NoSetting> {
     let settings = &mut connection.settings;
+    let can_change = |name: &str| !follows || name == CONGESTION;
     let mut found = false;
     for all in settings.sysctls.iter_mut().chain(&mut settings.socket) {
         if let Some(known) = all.get_mut(name) {
@@ -250,14 +280,19 @@ fn set(connection: &mut Connection, name: &str, value: &str) -> Result<(), NoSet
             found = true;
         }
     }
-    if found {
+    let of_sockets = settings.socket.iter().flat_map(|all| all.keys());
+    let of_sockets: BTreeSet<&String> = of_sockets.collect();
+    let refused = of_sockets.contains(&name.to_owned()) && !can_change(name);
+    if found && !refused {
         return Ok(());
     }
-    let all = settings.sysctls.iter().chain(&settings.socket);
-    let names: std::collections::BTreeSet<&String> = all.flat_map(|all| all.keys()).collect();
-    Err(NoSetting {
-        name: name.to_owned(),
-        known: names.into_iter().cloned().collect(),
+    let of_hosts = settings.sysctls.iter().flat_map(|all| all.keys());
+    let changed = of_sockets.into_iter().filter(|name| can_change(name));
+    let known: BTreeSet<&String> = of_hosts.chain(changed).collect();
+    let (name, known) = (name.to_owned(), known.into_iter().cloned().collect());
+    Err(match refused {
+        true => NoSetting::OfApplication { name, known },
+        false => NoSetting::Unknown { name, known },
     })
 }
 
@@ -324,4 +359,52 @@ fn compare(exact: &[Vec<Header>; 2], changed: &[Vec<Header>; 2]) -> Answer {
         }
     }
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slowpath_recording::Settings;
+
+    fn connection() -> Connection {
+        let values = |names: &[&str]| {
+            let one = names
+                .iter()
+                .map(|name| ((*name).to_owned(), "1".to_owned()));
+            one.collect::<std::collections::BTreeMap<_, _>>()
+        };
+        let (hosts, sockets) = (values(&["tcp_sack"]), values(&["congestion", "rto_min_ns"]));
+        Connection {
+            addresses: ["10.0.0.1:1", "10.0.0.2:2"].map(|text| text.parse().expect("an address")),
+            settings: Settings {
+                sysctls: [hosts.clone(), hosts],
+                socket: [sockets.clone(), sockets],
+                ..Settings::default()
+            },
+            ends: Default::default(),
+            joint: None,
+        }
+    }
+
+    #[test]
+    fn a_socket_of_an_application_keeps_what_its_calls_have_set() {
+        let mut own = connection();
+        assert_eq!(set(&mut own, false, "rto_min_ns", "7"), Ok(()));
+        assert_eq!(own.settings.socket[1]["rto_min_ns"], "7");
+        let mut recorded = connection();
+        let known: Vec<String> = ["congestion", "tcp_sack"].map(str::to_owned).to_vec();
+        let refused = NoSetting::OfApplication {
+            name: "rto_min_ns".to_owned(),
+            known: known.clone(),
+        };
+        assert_eq!(set(&mut recorded, true, "rto_min_ns", "7"), Err(refused));
+        for name in ["congestion", "tcp_sack"] {
+            assert_eq!(set(&mut recorded, true, name, "0"), Ok(()));
+        }
+        let unknown = NoSetting::Unknown {
+            name: "tcp_sick".to_owned(),
+            known,
+        };
+        assert_eq!(set(&mut recorded, true, "tcp_sick", "0"), Err(unknown));
+    }
 }
