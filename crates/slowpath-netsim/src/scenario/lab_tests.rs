@@ -2,10 +2,13 @@
 //! What scenarios say to those who run them with real kernels, and who refuses what.
 
 use super::tests::{BASE, files};
-use super::{HostSetup, Problem, Scenario, ScenarioError, Substrate};
+use super::{
+    HostSetup, IcmpOptions, IcmpRate, Problem, RouterChange, Scenario, ScenarioError, Substrate,
+};
 use proptest::prelude::*;
 use slowpath_switch::fabric::{
-    Action, Burst, Change, Fabric, Impairment, Jitter, Late, Pick, Route, Share,
+    Action, Burst, Change, Condition, Fabric, Impairment, Jitter, Late, Mtu, Pick, Police, Remark,
+    Route, Share,
 };
 use slowpath_switch::{Destination, Limit, PortId, Rate, Span, Time};
 
@@ -55,6 +58,31 @@ on = "s"
 to = ["b"]
 via = []
 at = "1 s"
+[[line]]
+on = "t -> s"
+mtu = 1400
+mtu-icmp = false
+police = { rate = "20 Mbit/s", burst = "30 kB" }
+ecn = "clear"
+dscp = "CS1"
+[[line]]
+on = "t -> s"
+at = "3 s"
+mtu = 1500
+police = false
+ecn = "keep"
+dscp = 46
+[[router]]
+on = "*"
+at = "4 s"
+icmp-rate = "0.5 /s"
+icmp-delay = { least = "1 ms", most = "3 ms" }
+[[router]]
+on = "t"
+icmp-rate = 10
+icmp-burst = 6
+icmp-delay = "5 ms"
+silent = true
 "#;
 
 fn read(text: &str, substrate: Substrate) -> Result<Scenario, ScenarioError> {
@@ -115,6 +143,17 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
         destination: Destination(1),
         ports: vec![],
     };
+    // Back from t to s. The class is the precedence from above: 1 of CS1, 5 of EF.
+    let condition = |ms, condition| at(ms, Action::Condition(5, condition));
+    let mtu = Condition::Mtu(Some(Mtu {
+        bytes: 1400,
+        reported: false,
+    }));
+    let police = Condition::Police(Some(Police {
+        rate: Rate::from_bits_per_second(20_000_000).expect("in bounds"),
+        burst: 30_000,
+    }));
+    let dscp = |dscp, class| Condition::Dscp(Some(Remark { dscp, class }));
     assert_eq!(
         plan.changes,
         [
@@ -123,6 +162,14 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
             at(2000, Action::Propagation(0, delay)),
             at(2000, Action::Propagation(1, delay)),
             at(2000, Action::Up(0, false)),
+            condition(0, mtu),
+            condition(0, police),
+            condition(0, Condition::ClearEcn(true)),
+            condition(0, dscp(8, 6)),
+            condition(3000, Condition::Mtu(None)),
+            condition(3000, Condition::Police(None)),
+            condition(3000, Condition::ClearEcn(false)),
+            condition(3000, dscp(46, 2)),
             at(1000, Action::Route(no_way)),
         ]
     );
@@ -139,6 +186,182 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
         .find(|r| (r.switch, r.destination) == (0, Destination(4)));
     assert_eq!(to_u.expect("there").ports, [PortId(2)]);
     Fabric::new(&plan).expect("possible");
+}
+
+#[test]
+fn routers_answer_as_their_last_entry_says() {
+    let scenario = read(NETWORK, Substrate::Emulator).expect("possible");
+    let ms = Span::from_millis;
+    let t = IcmpOptions {
+        silent: true,
+        rate: Some(IcmpRate {
+            millionths: 10_000_000,
+            burst: 6,
+        }),
+        delay: ms(5),
+        jitter: Span::ZERO,
+    };
+    let all = IcmpOptions {
+        silent: false,
+        rate: Some(IcmpRate {
+            millionths: 500_000,
+            burst: 1,
+        }),
+        delay: ms(1),
+        jitter: ms(2),
+    };
+    let change = |at, router, icmp| RouterChange {
+        at: Time::ZERO + ms(at),
+        router,
+        icmp,
+    };
+    // In the order of time.
+    let expected = [
+        change(0, 1, t),
+        change(4000, 0, all),
+        change(4000, 1, all),
+        change(4000, 2, all),
+    ];
+    assert_eq!(scenario.routers, expected);
+}
+
+#[test]
+fn a_hosts_interface_has_the_mtu_of_its_line() {
+    let base = NETWORK.split("[[line]]").next().expect("before");
+    let with = |more: &str| read(&format!("{base}[[line]]\n{more}"), Substrate::Emulator);
+    let scenario = with("on = \"* -> *\"\nmtu = 1300").expect("possible");
+    assert_eq!(
+        [scenario.host_mtu(0), scenario.host_mtu(1)],
+        [Some(1300); 2]
+    );
+    let scenario = with("on = \"s -> a\"\nmtu = 68").expect("a router is at its beginning");
+    assert_eq!(scenario.host_mtu(0), None);
+    let late = with("on = \"a <-> s\"\nmtu = 1300\nat = \"1 s\"").expect_err("an interface's");
+    assert_eq!(late.problem, Problem::HostMtu("a -> s".into()));
+    // RFC 8200 section 5: IPv6 needs 1,280.
+    let short = with("on = \"a <-> s\"\nmtu = 1279").expect_err("too short for IPv6");
+    assert!(
+        short
+            .to_string()
+            .ends_with("1279 is not between 1280 and 1500"),
+        "{short}"
+    );
+}
+
+#[test]
+fn impossible_conditions_and_answers_are_named() {
+    let base = NETWORK.split("[[line]]").next().expect("before");
+    for (more, says) in [
+        ("mtu = 9000", "line[0].mtu: 9000 is not between 68 and 1500"),
+        (
+            "mtu = \"1400 B\"",
+            "line[0].mtu: an integer is wanted, not string",
+        ),
+        ("mtu-icmp = false", "line[0].mtu-icmp: one of mtu is needed"),
+        ("mtu-imcp = false", "Did you mean 'mtu-icmp'?"),
+        ("ecn = \"claer\"", "Did you mean 'clear'?"),
+        (
+            "ecn = 0",
+            "one of \"clear\", \"keep\" is wanted, not integer",
+        ),
+        ("dscp = 64", "line[0].dscp: 64 is not between 0 and 63"),
+        ("dscp = \"AF31 \"", "Did you mean 'AF31'?"),
+        (
+            "police = true",
+            "police: { rate = \"20 Mbit/s\", burst = \"30 kB\" }, or false, is wanted",
+        ),
+        (
+            "police = { rate = \"1 Mbit/s\" }",
+            "line[0].police.burst: missing",
+        ),
+        (
+            "police = { rate = \"1 Mbit/s\", burst = 3 }",
+            "line[0].police.burst: 3 of what?",
+        ),
+        (
+            "police = { rate = \"1 Mbit/s\", brust = \"3 kB\" }",
+            "Did you mean 'burst'?",
+        ),
+        (
+            "police = { rate = \"1 Mbit/s\", burst = \"3 kB\", x = 1 }",
+            "line[0].police.x: unknown key",
+        ),
+    ] {
+        let text = format!("{base}[[line]]\non = \"s -> t\"\n{more}");
+        let error = read(&text, Substrate::Emulator)
+            .expect_err(more)
+            .to_string();
+        assert!(error.contains(says), "{more}: {error}");
+    }
+    for (more, says) in [
+        ("on = \"x*\"", "router[0].on: no switch is called 'x*'"),
+        ("silent = true", "router[0].on: missing"),
+        (
+            "on = \"s\"\nicmp-burst = 3",
+            "router[0].icmp-burst: one of icmp-rate is needed",
+        ),
+        (
+            "on = \"s\"\nicmp-rate = 0",
+            "router[0].icmp-rate: 0 is not between 1 and 1000000",
+        ),
+        (
+            "on = \"s\"\nicmp-rate = \"3\"",
+            "the unit is one of /s, /ms, k/s",
+        ),
+        ("on = \"s\"\nicmp-rat = 3", "Did you mean 'icmp-rate'?"),
+        (
+            "on = \"s\"\nicmp-delay = 3",
+            "router[0].icmp-delay: 3 of what?",
+        ),
+        (
+            "on = \"s\"\nicmp-delay = { least = \"2 s\", most = \"1 s\" }",
+            "router[0].icmp-delay.most: is less than least",
+        ),
+    ] {
+        let text = format!("{base}[[router]]\n{more}");
+        let error = read(&text, Substrate::Emulator)
+            .expect_err(more)
+            .to_string();
+        assert!(error.contains(says), "{more}: {error}");
+    }
+}
+
+#[test]
+fn only_real_packets_have_conditions_and_only_real_routers_answer() {
+    let with = |more: &str| format!("{BASE}{more}");
+    for (more, key) in [
+        (
+            "[[line]]\non = \"left -> right\"\nmtu = 1400\n",
+            "line[0].mtu",
+        ),
+        (
+            "[[line]]\non = \"left -> right\"\necn = \"clear\"\n",
+            "line[0].ecn",
+        ),
+        (
+            "[[line]]\non = \"left -> right\"\ndscp = 8\n",
+            "line[0].dscp",
+        ),
+        (
+            "[[line]]\non = \"left -> right\"\npolice = false\n",
+            "line[0].police",
+        ),
+        ("[[router]]\non = \"left\"\n", "router"),
+    ] {
+        for substrate in [Substrate::Simulator, Substrate::VirtualTime] {
+            let error = read(&with(more), substrate).expect_err(key);
+            assert_eq!(
+                (&*error.key, &error.problem),
+                (key, &Problem::Substrate(substrate))
+            );
+            let text = error.to_string();
+            assert!(
+                text.ends_with("cannot do this, but `slowpath lab up` can"),
+                "{text}"
+            );
+        }
+        read(&with(more), Substrate::Network).expect("the emulator can");
+    }
 }
 
 #[test]
