@@ -11,8 +11,8 @@ use slowpath_switch::fabric::{
     Plan, Police, Remark, Route, Share,
 };
 use slowpath_switch::{
-    Alpha, Destination, Detour, Header, Limit, PortConfig, PortId, PortKind, Random, Shared, Span,
-    SwitchConfig, Threshold, Time,
+    Alpha, Destination, Detour, Header, Limit, PortConfig, PortId, PortKind, Random, Rate, Shared,
+    Span, SwitchConfig, Threshold, Time,
 };
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ fn condition(random: &mut Random) -> Condition {
             reported: true,
         })),
         1 => Condition::Police(some.then(|| Police {
-            rate: gbit(1),
+            rate: Rate::MIN,
             burst: u64::from(random.below(9_000)),
         })),
         2 => Condition::ClearEcn(some),

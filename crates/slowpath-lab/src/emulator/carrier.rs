@@ -316,9 +316,7 @@ impl Carrier {
         self.real_time = system::hurry().real_time;
         self.around.began = monotonic();
         loop {
-            let now = Time::from_nanos(self.around.now());
-            self.fabric.advance(now, &mut self.around);
-            self.send_answers();
+            self.catch_up();
             let next = [self.fabric.next_event(), self.around.routers.next()];
             let next = next.into_iter().flatten().min().map(Time::as_nanos);
             let now = self.around.now();
@@ -379,31 +377,50 @@ impl Carrier {
                 &mut self.around.store,
                 bytes,
             );
-            let now = Time::from_nanos(self.around.now());
+            let now = self.catch_up();
             self.fabric.send(now, host, header, &mut self.around);
         }
     }
 
-    /// Routers' own packets enter where the router is.
-    fn send_answers(&mut self) {
+    /// Lets all happen that is due: in the network, and what its routers send, each at its moment
+    /// however late it is.
+    fn catch_up(&mut self) -> Time {
         let now = Time::from_nanos(self.around.now());
-        while let Some(answer) = self.around.routers.pop(now) {
-            let bytes = answer.bytes;
-            let Some(parsed) = Parsed::new(&bytes) else {
-                continue;
-            };
-            let hosts = self.fabric.hosts();
-            let header = header(
-                &parsed,
-                bytes.len(),
-                self.classes,
-                hosts,
-                &mut self.around.store,
-                &bytes,
-            );
-            let (at, router) = (answer.at, answer.router);
-            self.fabric.send_from(at, router, header, &mut self.around);
+        loop {
+            let event = self.fabric.next_event().filter(|at| *at <= now);
+            let answer = self.around.routers.next().filter(|at| *at <= now);
+            match (event, answer) {
+                (None, None) => break,
+                (Some(at), None) => self.fabric.advance(at, &mut self.around),
+                (Some(at), Some(answer)) if at < answer => {
+                    self.fabric.advance(at, &mut self.around);
+                }
+                (_, Some(_)) => self.send_answer(now),
+            }
         }
+        self.fabric.advance(now, &mut self.around);
+        now
+    }
+
+    /// The next of the routers' own packets enters where its router is.
+    fn send_answer(&mut self, now: Time) {
+        let Some(answer) = self.around.routers.pop(now) else {
+            return;
+        };
+        let bytes = answer.bytes;
+        let Some(parsed) = Parsed::new(&bytes) else {
+            return;
+        };
+        let header = header(
+            &parsed,
+            bytes.len(),
+            self.classes,
+            self.fabric.hosts(),
+            &mut self.around.store,
+            &bytes,
+        );
+        let (at, router) = (answer.at, answer.router);
+        self.fabric.send_from(at, router, header, &mut self.around);
     }
 
     /// Does what was asked; false to end.
@@ -416,6 +433,7 @@ impl Carrier {
         while let Ok(request) = self.requests.try_recv() {
             match request {
                 Request::Apply(action, answer) => {
+                    self.catch_up();
                     let applied = self.fabric.apply(&action).is_ok();
                     // Whoever asked may have gone.
                     let _ = answer.send(applied);
