@@ -521,3 +521,60 @@ fn a_silent_router_is_silent_while_later_ones_answer() {
     let r2 = r2.expect("it was asked");
     assert_eq!((r2.icmp_sent, r2.icmp_suppressed), (0, 2));
 }
+
+#[test]
+fn the_scenario_with_faults_has_each_where_it_says() {
+    let text = include_str!("../../../scenarios/lab/path-faults.toml");
+    let Some(lab) = up("path-faults.toml", text) else {
+        return;
+    };
+    let (a, b) = (&lab.hosts()[0], &lab.hosts()[1]);
+    let icmp = raw(a, Protocol::ICMPV4);
+    let (sender, receiver) = (udp(a), udp(b));
+    // EF and ECT(0), then without ECN behind r1, then CS1 behind r3. r2 does not answer.
+    let (sent, cleared, remarked) = (46 << 2 | 2, 46 << 2, 8 << 2);
+    set_option(&sender, libc::IPPROTO_IP, libc::IP_TOS, sent);
+    let quoted = [sent, 0, cleared, remarked, remarked, remarked];
+    for ((ttl, marks), router) in (1..).zip(quoted).zip(routers(&lab)) {
+        sender.set_ttl(ttl).expect("sets");
+        sender.send_to(b"where", to(b)).expect("sends");
+        if marks != 0 {
+            let answer = packet(&icmp);
+            assert_eq!(answer[12..16], router.octets());
+            assert_eq!((answer[20], i32::from(answer[28 + 1])), (11, marks));
+        }
+    }
+    sender.set_ttl(64).expect("sets");
+    let discover = libc::IP_PMTUDISC_PROBE;
+    set_option(&sender, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover);
+    sender.send_to(&[7; 1373], to(b)).expect("sends");
+    let answer = packet(&icmp);
+    assert_eq!(answer[12..16], routers(&lab)[3].octets());
+    assert_eq!(
+        (&answer[20..22], &answer[26..28]),
+        (&[3, 4][..], &[5, 120][..])
+    );
+    // 1,250 bytes take 0.1 ms, in which the bucket gets 250: of 30,000 in it 29 packets are
+    // taken at least, and no more than come while all are on their way.
+    let began = Instant::now();
+    for _ in 0..100 {
+        sender.send_to(&[7; 1250 - 28], to(b)).expect("sends");
+    }
+    let policed = |report: &Report| line(report, "r5", "r6").policed;
+    // With the probe that r6 answered.
+    let report = loop {
+        let report = settled(&lab);
+        if line(&report, "r5", "r6").packets == 101 {
+            break report;
+        }
+        assert!(began.elapsed() < PATIENCE, "{report:?}");
+    };
+    let passed = 100 - policed(&report);
+    let bound = 30_000.0 + 2_500_000.0 * began.elapsed().as_secs_f64();
+    assert!(passed >= 29 && passed as f64 * 1250.0 <= bound, "{passed}");
+    for _ in 0..passed {
+        assert_eq!(receiver.recv(&mut [0; 2000]).expect("arrives"), 1250 - 28);
+    }
+    let silent = report.routers.iter().find(|router| router.name == "r2");
+    assert_eq!(silent.expect("it was asked").icmp_suppressed, 1);
+}
