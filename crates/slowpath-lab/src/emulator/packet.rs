@@ -411,3 +411,115 @@ fn message(packet: &mut Vec<u8>, kind: [u8; 2], rest: &[u8; 4], data: &[u8], sta
     let checksum = finished(sum(&packet[at..], start));
     packet[at + 2..at + 4].copy_from_slice(&checksum);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 1071 from the definition: the sum over a correct header is all ones.
+    fn is_correct(header: &[u8]) -> bool {
+        let words = header.chunks(2);
+        let sum: u32 = words.map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+        (sum & 0xffff) + (sum >> 16) == 0xffff
+    }
+
+    /// An IPv4 packet of UDP with those options, flags and offset, and so many bytes behind.
+    fn packet(options: &[u8], flags: u16, payload: usize) -> Vec<u8> {
+        let header = 20 + options.len();
+        let mut packet = vec![0; header];
+        packet[0] = 0x40 | (header / 4) as u8;
+        packet[1] = 0b1011_1010;
+        packet[2..4].copy_from_slice(&((header + payload) as u16).to_be_bytes());
+        packet[4..6].copy_from_slice(&[0xab, 0xcd]);
+        packet[6..8].copy_from_slice(&flags.to_be_bytes());
+        packet[8] = 9;
+        packet[9] = UDP;
+        packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        packet[20..].copy_from_slice(options);
+        let checksum = finished(sum(&packet, 0));
+        packet[10..12].copy_from_slice(&checksum);
+        packet.extend((0..payload).map(|at| at as u8));
+        packet
+    }
+
+    #[test]
+    fn later_fragments_have_only_the_options_that_are_copied() {
+        // Record route (7) of seven bytes with room for one, which is not copied (RFC 791 section 3.1); a
+        // stream identifier (136) of four, which is; the end.
+        let options = [7, 7, 4, 0, 0, 0, 0, 136, 4, 1, 2, 0];
+        let long = packet(&options, 0, 100);
+        // 72 leave 40, five units.
+        let fragments = fragments(&long, 72).expect("it may be");
+        let shape = |fragment: &Vec<u8>| {
+            assert!(is_correct(&fragment[..32]));
+            assert_eq!(fragment[4..6], [0xab, 0xcd]);
+            let flags = u16::from_be_bytes([fragment[6], fragment[7]]);
+            (fragment.len(), flags, fragment[20..32].to_vec())
+        };
+        let later = vec![1, 1, 1, 1, 1, 1, 1, 136, 4, 1, 2, 0];
+        let expected = [
+            (72, 0x2000, options.to_vec()),
+            (72, 0x2000 | 5, later.clone()),
+            (52, 10, later),
+        ];
+        let found: Vec<_> = fragments.iter().map(shape).collect();
+        assert_eq!(found, expected);
+        let joined: Vec<u8> = fragments.iter().flat_map(|it| it[32..].to_vec()).collect();
+        assert_eq!(joined, long[32..]);
+    }
+
+    #[test]
+    fn a_fragment_of_the_middle_stays_one() {
+        let middle = packet(&[], 0x2000 | 100, 64);
+        let fragments = fragments(&middle, 59).expect("it may be");
+        let flags: Vec<u16> = fragments
+            .iter()
+            .map(|it| u16::from_be_bytes([it[6], it[7]]))
+            .collect();
+        assert_eq!(flags, [0x2000 | 100, 0x2000 | 104]);
+    }
+
+    #[test]
+    fn what_may_not_be_fragmented_is_not() {
+        assert_eq!(fragments(&packet(&[], 0x4000, 100), 68), None);
+        // No room for a unit.
+        assert_eq!(fragments(&packet(&[], 0, 100), 27), None);
+        assert_eq!(fragments(&packet(&[], 0, 100), 0), None);
+        let mut six = vec![0; 100];
+        six[0] = 0x60;
+        six[5] = 60;
+        assert_eq!(fragments(&six, 68), None);
+    }
+
+    #[test]
+    fn options_that_say_anything_are_passed_over() {
+        for options in [
+            [0x44, 0, 0, 0],
+            [0x44, 255, 1, 0x44],
+            [1, 1, 1, 0x82],
+            [0, 0x44, 9, 9],
+        ] {
+            let long = packet(&options, 0, 100);
+            let fragments = fragments(&long, 68).expect("it may be");
+            assert!(fragments.iter().all(|it| is_correct(&it[..24])));
+        }
+    }
+
+    #[test]
+    fn marks_are_written_with_their_checksum() {
+        let mut four = packet(&[], 0, 8);
+        rewrite(&mut four, 8, 3, None);
+        assert_eq!((four[1], four[8]), (0b1011_1011, 8));
+        assert!(is_correct(&four[..20]));
+        rewrite(&mut four, 8, 0, Some(8));
+        assert_eq!(four[1], 8 << 2);
+        assert!(is_correct(&four[..20]));
+        let mut six = vec![0; 48];
+        // Traffic class 0xba, flow label 0xcdefe.
+        six[..4].copy_from_slice(&[0x6b, 0xac, 0xde, 0xfe]);
+        six[5] = 8;
+        rewrite(&mut six, 8, 1, Some(0b10_0101));
+        assert_eq!(six[..4], [0x69, 0x5c, 0xde, 0xfe]);
+        assert_eq!(six[7], 8);
+    }
+}
