@@ -92,7 +92,7 @@ fn read(text: &str, substrate: Substrate) -> Result<Scenario, ScenarioError> {
 #[test]
 fn all_that_happens_to_a_network_is_in_its_plan() {
     let scenario = read(NETWORK, Substrate::Emulator).expect("possible");
-    let plan = scenario.plan();
+    let mut plan = scenario.plan();
     assert_eq!(
         (plan.seed, plan.hosts.len(), plan.switches.len()),
         (3, 2, 3)
@@ -143,17 +143,8 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
         destination: Destination(1),
         ports: vec![],
     };
-    // Back from t to s. The class is the precedence from above: 1 of CS1, 5 of EF.
-    let condition = |ms, condition| at(ms, Action::Condition(5, condition));
-    let mtu = Condition::Mtu(Some(Mtu {
-        bytes: 1400,
-        reported: false,
-    }));
-    let police = Condition::Police(Some(Police {
-        rate: Rate::from_bits_per_second(20_000_000).expect("in bounds"),
-        burst: 30_000,
-    }));
-    let dscp = |dscp, class| Condition::Dscp(Some(Remark { dscp, class }));
+    let is_condition = |change: &Change| matches!(change.action, Action::Condition(..));
+    plan.changes.retain(|change| !is_condition(change));
     assert_eq!(
         plan.changes,
         [
@@ -162,14 +153,6 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
             at(2000, Action::Propagation(0, delay)),
             at(2000, Action::Propagation(1, delay)),
             at(2000, Action::Up(0, false)),
-            condition(0, mtu),
-            condition(0, police),
-            condition(0, Condition::ClearEcn(true)),
-            condition(0, dscp(8, 6)),
-            condition(3000, Condition::Mtu(None)),
-            condition(3000, Condition::Police(None)),
-            condition(3000, Condition::ClearEcn(false)),
-            condition(3000, dscp(46, 2)),
             at(1000, Action::Route(no_way)),
         ]
     );
@@ -185,7 +168,41 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
         .iter()
         .find(|r| (r.switch, r.destination) == (0, Destination(4)));
     assert_eq!(to_u.expect("there").ports, [PortId(2)]);
-    Fabric::new(&plan).expect("possible");
+    Fabric::new(&scenario.plan()).expect("possible");
+}
+
+#[test]
+fn conditions_of_lines_are_in_the_plan_at_their_time() {
+    let scenario = read(NETWORK, Substrate::Emulator).expect("possible");
+    // Back from t to s. The class is the precedence from above: 1 of CS1, 5 of EF.
+    let condition = |ms, condition| Change {
+        at: Time::ZERO + Span::from_millis(ms),
+        action: Action::Condition(5, condition),
+    };
+    let mtu = Condition::Mtu(Some(Mtu {
+        bytes: 1400,
+        reported: false,
+    }));
+    let police = Condition::Police(Some(Police {
+        rate: Rate::from_bits_per_second(20_000_000).expect("in bounds"),
+        burst: 30_000,
+    }));
+    let dscp = |dscp, class| Condition::Dscp(Some(Remark { dscp, class }));
+    let mut changes = scenario.plan().changes;
+    changes.retain(|change| matches!(change.action, Action::Condition(..)));
+    assert_eq!(
+        changes,
+        [
+            condition(0, mtu),
+            condition(0, police),
+            condition(0, Condition::ClearEcn(true)),
+            condition(0, dscp(8, 6)),
+            condition(3000, Condition::Mtu(None)),
+            condition(3000, Condition::Police(None)),
+            condition(3000, Condition::ClearEcn(false)),
+            condition(3000, dscp(46, 2)),
+        ]
+    );
 }
 
 #[test]
