@@ -307,7 +307,8 @@ impl Complaint {
     }
 }
 
-/// A router's error about a packet, to its sender; `None` where none may be sent.
+/// A router's error about a packet, to its sender; `None` where none may be sent, or it would go
+/// to the router itself.
 pub(super) fn complaint(
     bytes: &[u8],
     complaint: Complaint,
@@ -319,6 +320,8 @@ pub(super) fn complaint(
         return None;
     }
     match parsed.source {
+        IpAddr::V4(own) if own == from4 => None,
+        IpAddr::V6(own) if own == from6 => None,
         IpAddr::V4(to) => {
             let quoted = &bytes[..bytes.len().min(V4_ERROR - V4_HEADER - 8)];
             Some(icmp4(complaint.v4(), &complaint.rest(), quoted, from4, to))
@@ -503,6 +506,15 @@ mod tests {
             let fragments = fragments(&long, 68).expect("it may be");
             assert!(fragments.iter().all(|it| is_correct(&it[..24])));
         }
+    }
+
+    #[test]
+    fn a_router_does_not_complain_to_itself() {
+        let packet = packet(&[], 0, 8);
+        let [one, two] = [1, 2].map(|last| Ipv4Addr::new(10, 0, 0, last));
+        let about = |from| complaint(&packet, Complaint::Unreachable, from, Ipv6Addr::LOCALHOST);
+        assert_eq!(about(one), None);
+        assert!(about(two).is_some());
     }
 
     #[test]

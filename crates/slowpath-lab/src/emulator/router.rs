@@ -81,8 +81,7 @@ impl Routers {
         }
     }
 
-    /// A router would send a message at that time, which does not go back from call to call by
-    /// more than messages may be out of order in a bucket.
+    /// A router would send a message, which is made at that time of the network.
     pub fn send(&mut self, at: Time, router: u32, bytes: Vec<u8>) {
         self.change(at);
         let Some(state) = self.routers.get_mut(router as usize) else {
