@@ -36,6 +36,7 @@ pub mod packet;
 pub mod record;
 pub mod report;
 pub mod results;
+pub mod route;
 pub mod schedule;
 pub mod serve;
 pub mod session;

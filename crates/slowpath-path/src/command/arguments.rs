@@ -22,6 +22,8 @@ pub struct PathCommand {
 pub enum PathAction {
     /// Measure one-way delay, loss, reordering and hops to and from a peer
     Owd(Box<Owd>),
+    /// Trace the route: every way, loss that is loss, the path MTU, where ECN and DSCP change
+    Route(Box<super::RouteArgs>),
     /// Answer measurements of others: OWAMP, TWAMP, STAMP
     Serve(Box<Serve>),
 }

@@ -4,10 +4,12 @@
 mod arguments;
 mod keys;
 mod owd;
+mod route;
 mod serve;
 
 pub use arguments::{Ends, Owd, PathAction, PathCommand, Protocol, Serve};
 pub use keys::{KeyFileError, read_keys};
+pub use route::{EcnChoice, RouteArgs, RouteProtocol};
 
 use crate::session::PathError;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -25,6 +27,9 @@ pub enum CommandError {
     /// The measurement did not come about.
     #[error("{0}")]
     Path(#[from] PathError),
+    /// The trace did not come about.
+    #[error("{0}")]
+    Route(#[from] crate::route::RouteError),
     /// A name has no address.
     #[error("cannot find the address of {name}: {source}")]
     Resolve {
@@ -78,6 +83,7 @@ pub fn run(path: &PathCommand, out: &mut dyn Write) -> Result<(), CommandError> 
     }
     match &path.action {
         PathAction::Owd(owd) => owd::run(owd, &interrupted, out),
+        PathAction::Route(route) => route::run(route, &interrupted, out),
         PathAction::Serve(serve) => serve::run(serve, &interrupted, out),
     }
 }

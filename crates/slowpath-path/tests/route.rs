@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Traces through emulated networks: what the scenario has is what is found.
+
+use slowpath_lab::emulator::{Lab, LabError, Options};
+use slowpath_netsim::scenario::{Scenario, Substrate};
+use slowpath_path::route::result::{Ecn, Hop, HopKind, Mark};
+use slowpath_path::route::{Engine, Route, TraceOptions, trace};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Brings a network up; `None`, with the reason, where that is not possible.
+fn up(test: &str, text: &str) -> Option<Lab> {
+    let files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+    let scenario = Scenario::parse_for(text, &files, Substrate::Emulator).expect("possible");
+    match Lab::up(&scenario, &Options::default()) {
+        Ok(lab) => Some(lab),
+        Err(error @ (LabError::NotPermitted | LabError::NoTun(_))) => {
+            println!("SKIPPED {test}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Hosts a and b, routers, links of 100 Mbit/s and 1 ms, and more lines of TOML.
+fn network(routers: &[&str], links: &[(&str, &str)], more: &str) -> String {
+    let links: Vec<String> = links
+        .iter()
+        .map(|(a, b)| format!("{{ ends = [\"{a}\", \"{b}\"] }}"))
+        .collect();
+    format!(
+        "seed = 7\n[topology]\nkind = \"custom\"\nhosts = [\"a\", \"b\"]\nswitches = {routers:?}\n\
+         links = {{ rate = \"100 Mbit/s\", delay = \"1 ms\" }}\nlink = [{}]\n[switch]\n\
+         buffer = \"1000 packets\"\n{more}",
+        links.join(", ")
+    )
+}
+
+/// Hosts a and b with five routers in a row.
+fn row(more: &str) -> String {
+    let routers = ["r1", "r2", "r3", "r4", "r5"];
+    let links = [
+        ("a", "r1"),
+        ("r1", "r2"),
+        ("r2", "r3"),
+        ("r3", "r4"),
+        ("r4", "r5"),
+        ("r5", "b"),
+    ];
+    network(&routers, &links, more)
+}
+
+/// Two routers with four of equal cost between them.
+fn four_ways() -> String {
+    let routers = ["r1", "m1", "m2", "m3", "m4", "r2"];
+    let links = [
+        ("a", "r1"),
+        ("r1", "m1"),
+        ("r1", "m2"),
+        ("r1", "m3"),
+        ("r1", "m4"),
+        ("m1", "r2"),
+        ("m2", "r2"),
+        ("m3", "r2"),
+        ("m4", "r2"),
+        ("r2", "b"),
+    ];
+    network(&routers, &links, "")
+}
+
+/// Traces from a to b.
+fn traced(lab: &Lab, options: &TraceOptions, v6: bool) -> Route {
+    let (a, b) = (lab.host("a").expect("a host"), lab.host("b").expect("a host"));
+    let target: IpAddr = if v6 { b.ipv6().into() } else { b.ipv4().into() };
+    let run = || trace(options, ("b", target), &AtomicBool::new(false), &mut |_| {});
+    let route = a.run(run).expect("enters").expect("traces");
+    // It can be asked for from elsewhere.
+    let json = serde_json::to_string(&route).expect("plain data");
+    let back: Route = serde_json::from_str(&json).expect("the same data");
+    assert_eq!(back, route, "{json}");
+    route
+}
+
+fn router(lab: &Lab, name: &str, v6: bool) -> IpAddr {
+    let found = lab.routers().find(|(router, _, _)| *router == name);
+    let (_, v4, own6) = found.expect("a router");
+    if v6 { own6.into() } else { v4.into() }
+}
+
+fn routers(lab: &Lab, names: &[&str], v6: bool) -> BTreeSet<IpAddr> {
+    names.iter().map(|name| router(lab, name, v6)).collect()
+}
+
+fn addresses(hop: &Hop) -> BTreeSet<IpAddr> {
+    hop.addresses.iter().map(|it| it.address).collect()
+}
+
+#[test]
+fn a_row_of_routers_is_found_in_order_with_nothing_else() {
+    let Some(lab) = up("a_row_of_routers_is_found_in_order_with_nothing_else", &row("")) else {
+        return;
+    };
+    for v6 in [false, true] {
+        let route = traced(&lab, &TraceOptions::default(), v6);
+        assert!(route.complete);
+        assert_eq!(route.hops.len(), 6, "{route:#?}");
+        for (hop, name) in route.hops.iter().zip(["r1", "r2", "r3", "r4", "r5"]) {
+            assert_eq!(addresses(hop), routers(&lab, &[name], v6));
+            assert_eq!(hop.kind, HopKind::Router);
+            let rtt = hop.addresses[0].rtt_ns.expect("times");
+            // A millisecond a link, there and back.
+            assert!(rtt.min >= 2_000_000 * u64::from(hop.ttl), "{hop:?}");
+        }
+        assert_eq!(route.hops[5].kind, HopKind::Destination);
+        assert_eq!((route.ways, route.per_packet), (1, false));
+        assert!(route.missed_probability.is_some_and(|p| p <= 0.05));
+        assert_eq!(route.loss.map(|l| (l.sent, l.lost)), Some((100, 0)));
+        let mtu = route.mtu.expect("a search");
+        assert_eq!((mtu.bytes, mtu.icmp, mtu.black_hole), (1_500, true, None));
+        assert_eq!(route.changes, []);
+        let ecn = route.ecn.expect("root reads quoted headers");
+        assert_eq!((ecn.sent, ecn.changes.len()), (Mark::Ecn(Ecn::Ect0), 0));
+        assert!(ecn.quoted >= 5);
+        assert_eq!(route.dscp.expect("as ECN").sent, Mark::Dscp(46));
+    }
+}
+
+#[test]
+fn all_of_four_equal_ways_are_found_and_which_flow_takes_which() {
+    let name = "all_of_four_equal_ways_are_found_and_which_flow_takes_which";
+    let Some(lab) = up(name, &four_ways()) else {
+        return;
+    };
+    let options = TraceOptions {
+        mtu: false,
+        marks: false,
+        loss_probes: 0,
+        ..TraceOptions::default()
+    };
+    for v6 in [false, true] {
+        let route = traced(&lab, &options, v6);
+        let middle = routers(&lab, &["m1", "m2", "m3", "m4"], v6);
+        assert_eq!(addresses(&route.hops[1]), middle);
+        assert_eq!((route.ways, route.per_packet), (4, false));
+        assert_eq!(addresses(&route.hops[2]), routers(&lab, &["r2"], v6));
+        let first = &route.hops[0].addresses[0];
+        assert_eq!(first.next.iter().copied().collect::<BTreeSet<_>>(), middle);
+        for address in &route.hops[1].addresses {
+            assert_eq!(address.next, [router(&lab, "r2", v6)]);
+        }
+        let taken: BTreeSet<IpAddr> = route
+            .flows
+            .iter()
+            .filter_map(|flow| flow.addresses.get(1).copied().flatten())
+            .collect();
+        assert_eq!(taken, middle);
+        assert!(route.missed_probability.is_some_and(|p| p <= 0.05), "{:?}", route.missed_probability);
+    }
+}
+
+#[test]
+fn loss_on_a_link_begins_at_the_hop_behind_it() {
+    let more = "[[line]]\non = \"r3 -> r4\"\nloss = \"20 %\"\n";
+    let Some(lab) = up("loss_on_a_link_begins_at_the_hop_behind_it", &row(more)) else {
+        return;
+    };
+    let options = TraceOptions {
+        mtu: false,
+        marks: false,
+        loss_probes: 200,
+        ..TraceOptions::default()
+    };
+    let route = traced(&lab, &options, false);
+    let loss = route.loss.expect("echo replies");
+    // 40 of 200 are expected, and less than 15 or more than 70 in less than 1 of 100,000 traces.
+    assert!((15..=70).contains(&loss.lost), "{loss:?}");
+    assert_eq!(loss.from_hop, Some(4), "{route:#?}");
+}
+
+#[test]
+fn a_way_that_changes_is_named_with_both_routers() {
+    let routers = ["r1", "north", "south", "r2"];
+    let links = [
+        ("a", "r1"),
+        ("r1", "north"),
+        ("north", "r2"),
+        ("r1", "south"),
+        ("south", "r2"),
+        ("r2", "b"),
+    ];
+    let more = "[[route]]\non = \"r1\"\nto = [\"b\"]\nvia = [\"north\"]\n\
+                [[route]]\nat = \"5 s\"\non = \"r1\"\nto = [\"b\"]\nvia = [\"south\"]\n";
+    let name = "a_way_that_changes_is_named_with_both_routers";
+    let Some(lab) = up(name, &network(&routers, &links, more)) else {
+        return;
+    };
+    let options = TraceOptions {
+        mtu: false,
+        marks: false,
+        loss_probes: 0,
+        repeat_for: Some(Duration::from_secs(9)),
+        ..TraceOptions::default()
+    };
+    let route = traced(&lab, &options, false);
+    let (north, south) = (router(&lab, "north", false), router(&lab, "south", false));
+    let found: Vec<(u8, IpAddr, IpAddr)> = route
+        .changes
+        .iter()
+        .map(|it| (it.hop, it.from, it.to))
+        .collect();
+    assert_eq!(found, [(2, north, south)], "{route:#?}");
+    assert!(!route.per_packet);
+}
+
+#[test]
+fn the_other_protocols_find_the_same_hops() {
+    let Some(lab) = up("the_other_protocols_find_the_same_hops", &row("")) else {
+        return;
+    };
+    for engine in [Engine::Icmp, Engine::Tcp, Engine::UdpDublin, Engine::UdpClassic] {
+        for v6 in [false, true] {
+            let options = TraceOptions {
+                engine,
+                loss_probes: 20,
+                ..TraceOptions::default()
+            };
+            let route = traced(&lab, &options, v6);
+            let found: Vec<BTreeSet<IpAddr>> = route.hops.iter().map(addresses).collect();
+            let names = ["r1", "r2", "r3", "r4", "r5"];
+            let expected: Vec<_> = names.map(|name| routers(&lab, &[name], v6)).into();
+            assert_eq!(found[..5.min(found.len())], expected, "{engine:?} {v6}");
+            assert!(route.complete, "{engine:?} {v6}");
+        }
+    }
+}
