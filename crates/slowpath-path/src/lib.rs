@@ -31,6 +31,7 @@
 pub mod command;
 pub mod control;
 pub mod file;
+pub mod icmp;
 pub mod keys;
 pub mod packet;
 pub mod record;
