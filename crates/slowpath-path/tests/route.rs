@@ -4,7 +4,7 @@
 use slowpath_lab::emulator::{Lab, LabError, Options};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_path::route::result::{Ecn, Hop, HopKind, Mark};
-use slowpath_path::route::{Engine, Route, TraceOptions, trace};
+use slowpath_path::route::{Engine, Route, TraceOptions, text, trace};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
@@ -104,6 +104,7 @@ fn a_row_of_routers_is_found_in_order_with_nothing_else() {
     };
     for v6 in [false, true] {
         let route = traced(&lab, &TraceOptions::default(), v6);
+        println!("{}", text::route(&route));
         assert!(route.complete);
         assert_eq!(route.hops.len(), 6, "{route:#?}");
         for (hop, name) in route.hops.iter().zip(["r1", "r2", "r3", "r4", "r5"]) {
@@ -223,7 +224,8 @@ fn the_other_protocols_find_the_same_hops() {
         for v6 in [false, true] {
             let options = TraceOptions {
                 engine,
-                loss_probes: 20,
+                loss_probes: 0,
+                confidence: 0.5,
                 ..TraceOptions::default()
             };
             let route = traced(&lab, &options, v6);

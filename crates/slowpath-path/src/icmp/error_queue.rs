@@ -55,6 +55,14 @@ impl<'s> ErrorQueue<'s> {
         Ok(this)
     }
 
+    /// That of a socket on which [`of`](Self::of) has been called.
+    #[must_use]
+    pub fn opened(socket: &'s impl AsFd) -> Self {
+        ErrorQueue {
+            socket: socket.as_fd(),
+        }
+    }
+
     fn set(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
         // SAFETY: the value is a live int and its size is given.
         let result = unsafe {

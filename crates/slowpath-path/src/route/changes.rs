@@ -2,14 +2,14 @@
 //! Changes of the way over time, and balancing by packet, from the same flows observed round after round.
 //!
 //! A flow that meets another address at a distance than in the round before has *moved*. Where flows move in at least
-//! two rounds and in at least half of all, some router chooses for each packet: such a distance has no changes. Any
-//! other move is a change of the way, counted at the first distance at which the flow differs.
+//! two rounds and in at least half of all, and one flow twice, some router chooses for each packet: such a distance has
+//! no changes. Any other move is a change of the way, counted at the first distance at which the flow differs.
 
 use super::result::RouteChange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Moves that are kept.
+/// Moves that are kept; later ones name no changes.
 const MOST_MOVES: usize = 4_096;
 
 /// A flow's way in a round: who answered at each distance from 1 on.
@@ -39,7 +39,8 @@ pub struct Changes {
     moves: Vec<Move>,
     /// By distance: in how many rounds a flow moved.
     rounds_with_moves: BTreeMap<u8, u32>,
-    not_kept: u64,
+    /// How often a flow moved at a distance.
+    moves_of_flow: BTreeMap<(usize, u8), u32>,
 }
 
 impl Changes {
@@ -56,6 +57,7 @@ impl Changes {
                     continue;
                 };
                 moved.insert(ttl);
+                *self.moves_of_flow.entry((*flow, ttl)).or_default() += 1;
                 if self.moves.len() < MOST_MOVES {
                     self.moves.push(Move {
                         round: self.rounds,
@@ -64,8 +66,6 @@ impl Changes {
                         from,
                         to,
                     });
-                } else {
-                    self.not_kept += 1;
                 }
             }
         }
@@ -78,9 +78,13 @@ impl Changes {
     #[must_use]
     pub fn per_packet(&self) -> BTreeSet<u8> {
         let compared = self.rounds.saturating_sub(1);
+        let again = |ttl: u8| {
+            let mut flows = self.moves_of_flow.iter();
+            flows.any(|((_, at), moves)| *at == ttl && *moves >= 2)
+        };
         let moves = self.rounds_with_moves.iter();
         moves
-            .filter(|(_, rounds)| **rounds >= 2 && **rounds * 2 >= compared)
+            .filter(|(ttl, rounds)| **rounds >= 2 && **rounds * 2 >= compared && again(**ttl))
             .map(|(ttl, _)| *ttl)
             .collect()
     }
@@ -99,25 +103,33 @@ impl Changes {
             let ttl = first.entry((moved.round, moved.flow)).or_insert(moved.ttl);
             *ttl = (*ttl).min(moved.ttl);
         }
-        let mut changes: BTreeMap<(u32, u8, IpAddr, IpAddr), RouteChange> = BTreeMap::new();
+        let mut changes: Vec<(u32, RouteChange)> = Vec::new();
         for moved in kept() {
             if first.get(&(moved.round, moved.flow)) != Some(&moved.ttl) {
                 continue;
             }
-            let (from, to) = (moved.from.address, moved.to.address);
-            let change = changes
-                .entry((moved.round, moved.ttl, from, to))
-                .or_insert(RouteChange {
-                    at_ns: moved.to.at_ns,
-                    after_ns: moved.from.at_ns,
-                    hop: moved.ttl,
-                    from,
-                    to,
-                    flows: 0,
-                });
-            change.flows += 1;
+            // The way may change in mid-round: some flows then move in the next one.
+            let same = changes.iter_mut().rev().find(|(round, change)| {
+                let hops = (change.hop, change.from, change.to);
+                *round + 1 >= moved.round
+                    && hops == (moved.ttl, moved.from.address, moved.to.address)
+            });
+            match same {
+                Some((_, change)) => change.flows += 1,
+                None => {
+                    let change = RouteChange {
+                        at_ns: moved.to.at_ns,
+                        after_ns: moved.from.at_ns,
+                        hop: moved.ttl,
+                        from: moved.from.address,
+                        to: moved.to.address,
+                        flows: 1,
+                    };
+                    changes.push((moved.round, change));
+                }
+            }
         }
-        changes.into_values().collect()
+        changes.into_iter().map(|(_, change)| change).collect()
     }
 }
 
@@ -151,6 +163,16 @@ mod tests {
         };
         assert_eq!(changes.changes(), [expected]);
         assert!(changes.per_packet().is_empty());
+    }
+
+    #[test]
+    fn flows_that_follow_in_the_next_round_are_the_same_change() {
+        let mut changes = Changes::default();
+        for hops in [[[1, 2], [1, 2]], [[1, 5], [1, 2]], [[1, 5], [1, 5]], [[1, 5], [1, 5]], [[1, 5], [1, 5]]] {
+            changes.round(0, &[(0, way(&hops[0])), (1, way(&hops[1]))]);
+        }
+        let found: Vec<(u8, u32)> = changes.changes().iter().map(|c| (c.hop, c.flows)).collect();
+        assert_eq!(found, [(2, 2)]);
     }
 
     #[test]
