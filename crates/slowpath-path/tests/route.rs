@@ -1,110 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traces through emulated networks: what the scenario has is what is found.
 
-use slowpath_lab::emulator::{Lab, LabError, Options};
-use slowpath_netsim::scenario::{Scenario, Substrate};
-use slowpath_path::route::result::{Ecn, Hop, HopKind, Mark};
-use slowpath_path::route::{Engine, Route, TraceOptions, text, trace};
+mod network;
+
+use network::{addresses, four_ways, network, router, routers, row, traced, up};
+use slowpath_path::route::result::{Ecn, HopKind, Mark};
+use slowpath_path::route::{Engine, TraceOptions};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-/// Brings a network up; `None`, with the reason, where that is not possible.
-fn up(test: &str, text: &str) -> Option<Lab> {
-    let files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
-    let scenario = Scenario::parse_for(text, &files, Substrate::Emulator).expect("possible");
-    match Lab::up(&scenario, &Options::default()) {
-        Ok(lab) => Some(lab),
-        Err(error @ (LabError::NotPermitted | LabError::NoTun(_))) => {
-            println!("SKIPPED {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// Hosts a and b, routers, links of 100 Mbit/s and 1 ms, and more lines of TOML.
-fn network(routers: &[&str], links: &[(&str, &str)], more: &str) -> String {
-    let links: Vec<String> = links
-        .iter()
-        .map(|(a, b)| format!("{{ ends = [\"{a}\", \"{b}\"] }}"))
-        .collect();
-    format!(
-        "seed = 7\n[topology]\nkind = \"custom\"\nhosts = [\"a\", \"b\"]\nswitches = {routers:?}\n\
-         links = {{ rate = \"100 Mbit/s\", delay = \"1 ms\" }}\nlink = [{}]\n[switch]\n\
-         buffer = \"1000 packets\"\n{more}",
-        links.join(", ")
-    )
-}
-
-/// Hosts a and b with five routers in a row.
-fn row(more: &str) -> String {
-    let routers = ["r1", "r2", "r3", "r4", "r5"];
-    let links = [
-        ("a", "r1"),
-        ("r1", "r2"),
-        ("r2", "r3"),
-        ("r3", "r4"),
-        ("r4", "r5"),
-        ("r5", "b"),
-    ];
-    network(&routers, &links, more)
-}
-
-/// Two routers with four of equal cost between them.
-fn four_ways() -> String {
-    let routers = ["r1", "m1", "m2", "m3", "m4", "r2"];
-    let links = [
-        ("a", "r1"),
-        ("r1", "m1"),
-        ("r1", "m2"),
-        ("r1", "m3"),
-        ("r1", "m4"),
-        ("m1", "r2"),
-        ("m2", "r2"),
-        ("m3", "r2"),
-        ("m4", "r2"),
-        ("r2", "b"),
-    ];
-    network(&routers, &links, "")
-}
-
-/// Traces from a to b.
-fn traced(lab: &Lab, options: &TraceOptions, v6: bool) -> Route {
-    let (a, b) = (lab.host("a").expect("a host"), lab.host("b").expect("a host"));
-    let target: IpAddr = if v6 { b.ipv6().into() } else { b.ipv4().into() };
-    let run = || trace(options, ("b", target), &AtomicBool::new(false), &mut |_| {});
-    let route = a.run(run).expect("enters").expect("traces");
-    // It can be asked for from elsewhere.
-    let json = serde_json::to_string(&route).expect("plain data");
-    let back: Route = serde_json::from_str(&json).expect("the same data");
-    assert_eq!(back, route, "{json}");
-    route
-}
-
-fn router(lab: &Lab, name: &str, v6: bool) -> IpAddr {
-    let found = lab.routers().find(|(router, _, _)| *router == name);
-    let (_, v4, own6) = found.expect("a router");
-    if v6 { own6.into() } else { v4.into() }
-}
-
-fn routers(lab: &Lab, names: &[&str], v6: bool) -> BTreeSet<IpAddr> {
-    names.iter().map(|name| router(lab, name, v6)).collect()
-}
-
-fn addresses(hop: &Hop) -> BTreeSet<IpAddr> {
-    hop.addresses.iter().map(|it| it.address).collect()
-}
 
 #[test]
 fn a_row_of_routers_is_found_in_order_with_nothing_else() {
-    let Some(lab) = up("a_row_of_routers_is_found_in_order_with_nothing_else", &row("")) else {
+    let Some(lab) = up(
+        "a_row_of_routers_is_found_in_order_with_nothing_else",
+        &row(""),
+    ) else {
         return;
     };
     for v6 in [false, true] {
         let route = traced(&lab, &TraceOptions::default(), v6);
-        println!("{}", text::route(&route));
         assert!(route.complete);
         assert_eq!(route.hops.len(), 6, "{route:#?}");
         for (hop, name) in route.hops.iter().zip(["r1", "r2", "r3", "r4", "r5"]) {
@@ -157,7 +72,11 @@ fn all_of_four_equal_ways_are_found_and_which_flow_takes_which() {
             .filter_map(|flow| flow.addresses.get(1).copied().flatten())
             .collect();
         assert_eq!(taken, middle);
-        assert!(route.missed_probability.is_some_and(|p| p <= 0.05), "{:?}", route.missed_probability);
+        assert!(
+            route.missed_probability.is_some_and(|p| p <= 0.05),
+            "{:?}",
+            route.missed_probability
+        );
     }
 }
 
@@ -220,7 +139,12 @@ fn the_other_protocols_find_the_same_hops() {
     let Some(lab) = up("the_other_protocols_find_the_same_hops", &row("")) else {
         return;
     };
-    for engine in [Engine::Icmp, Engine::Tcp, Engine::UdpDublin, Engine::UdpClassic] {
+    for engine in [
+        Engine::Icmp,
+        Engine::Tcp,
+        Engine::UdpDublin,
+        Engine::UdpClassic,
+    ] {
         for v6 in [false, true] {
             let options = TraceOptions {
                 engine,

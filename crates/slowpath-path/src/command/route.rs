@@ -145,7 +145,10 @@ fn step_text(step: Step) -> &'static str {
 
 fn options(route: &RouteArgs) -> Result<TraceOptions, CommandError> {
     if !(0.5..=0.9999).contains(&route.confidence) {
-        let text = format!("a confidence of {} cannot be: write 0.5 to 0.9999", route.confidence);
+        let text = format!(
+            "a confidence of {} cannot be: write 0.5 to 0.9999",
+            route.confidence
+        );
         return Err(CommandError::Usage(text));
     }
     Ok(TraceOptions {

@@ -41,7 +41,8 @@ impl Counted {
         let each = at.addresses.iter().map(|(address, answers)| {
             let passes = |flow: usize| {
                 let way = self.flows.get(flow);
-                let known = way.and_then(|(_, way)| way.get(usize::from(ttl) - 1).copied().flatten());
+                let known =
+                    way.and_then(|(_, way)| way.get(usize::from(ttl) - 1).copied().flatten());
                 only || known == Some(*address)
             };
             HopAddress {
@@ -123,7 +124,11 @@ impl Counted {
         let complete = self.counts().1.contains(&true);
         let ways = match per_packet {
             // Flows take no way then.
-            true => hops.iter().map(|hop| hop.addresses.len()).max().unwrap_or(0) as u32,
+            true => hops
+                .iter()
+                .map(|hop| hop.addresses.len())
+                .max()
+                .unwrap_or(0) as u32,
             false => self.ways(),
         };
         Route {

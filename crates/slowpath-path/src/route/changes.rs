@@ -149,7 +149,10 @@ mod tests {
     #[test]
     fn a_way_that_changes_once_is_one_change_at_its_first_hop() {
         let mut changes = Changes::default();
-        for (round, hops) in [[1, 2, 3, 9], [1, 2, 3, 9], [1, 5, 6, 9], [1, 5, 6, 9]].iter().enumerate() {
+        for (round, hops) in [[1, 2, 3, 9], [1, 2, 3, 9], [1, 5, 6, 9], [1, 5, 6, 9]]
+            .iter()
+            .enumerate()
+        {
             let at = round as u64 * 1_000;
             changes.round(at, &[(0, way(hops)), (1, way(hops))]);
         }
@@ -168,7 +171,13 @@ mod tests {
     #[test]
     fn flows_that_follow_in_the_next_round_are_the_same_change() {
         let mut changes = Changes::default();
-        for hops in [[[1, 2], [1, 2]], [[1, 5], [1, 2]], [[1, 5], [1, 5]], [[1, 5], [1, 5]], [[1, 5], [1, 5]]] {
+        for hops in [
+            [[1, 2], [1, 2]],
+            [[1, 5], [1, 2]],
+            [[1, 5], [1, 5]],
+            [[1, 5], [1, 5]],
+            [[1, 5], [1, 5]],
+        ] {
             changes.round(0, &[(0, way(&hops[0])), (1, way(&hops[1]))]);
         }
         let found: Vec<(u8, u32)> = changes.changes().iter().map(|c| (c.hop, c.flows)).collect();

@@ -135,7 +135,11 @@ impl Explorer {
             Observation::At(address) => Some(*address),
             _ => None,
         };
-        observed.iter().take(usize::from(last)).map(address).collect()
+        observed
+            .iter()
+            .take(usize::from(last))
+            .map(address)
+            .collect()
     }
 
     /// The last distance at which anything answered.
@@ -201,7 +205,9 @@ impl Explorer {
                 let passing = self.flows.iter();
                 let passing = passing.filter(|flow| self.passes(flow, ttl, address, only));
                 let tried = passing
-                    .filter(|flow| matches!(flow.observed[usize::from(ttl)], Observation::Unanswered(_)))
+                    .filter(|flow| {
+                        matches!(flow.observed[usize::from(ttl)], Observation::Unanswered(_))
+                    })
                     .count();
                 let ways = behind.iter().collect::<BTreeSet<_>>().len().max(1);
                 let flows = behind.len() as u32;
@@ -333,11 +339,9 @@ impl Plan for Explorer {
         if now >= self.limits.deadline {
             return Next::Done;
         }
-        let walking = self
-            .flows
-            .iter()
-            .enumerate()
-            .find_map(|(flow, state)| Some((flow, state.walks?)).filter(|_| state.under_way.is_none()));
+        let walking = self.flows.iter().enumerate().find_map(|(flow, state)| {
+            Some((flow, state.walks?)).filter(|_| state.under_way.is_none())
+        });
         if let Some((flow, ttl)) = walking {
             return self.start(Probe::small(flow, ttl));
         }

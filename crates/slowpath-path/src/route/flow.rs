@@ -199,7 +199,11 @@ impl Flow {
 /// No fragmentation, whatever the kernel believes of the path's MTU (`IP_PMTUDISC_PROBE`, ip(7)).
 pub(super) fn never_fragment(socket: &Socket, v4: bool) -> io::Result<()> {
     let (level, name, value) = match v4 {
-        true => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+        true => (
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_PROBE,
+        ),
         false => (
             libc::IPPROTO_IPV6,
             libc::IPV6_MTU_DISCOVER,

@@ -178,18 +178,37 @@ mod tests {
     #[test]
     fn the_hop_before_the_destination_is_judged_by_its_echo_replies() {
         let counts = [count(40, 40), count(40, 12)];
-        assert_eq!(kinds(&counts, &[], Some(count(100, 100)))[1], HopKind::IcmpLimited);
-        assert_eq!(kinds(&counts, &[], None)[1], HopKind::Router, "nothing to compare with");
+        assert_eq!(
+            kinds(&counts, &[], Some(count(100, 100)))[1],
+            HopKind::IcmpLimited
+        );
+        assert_eq!(
+            kinds(&counts, &[], None)[1],
+            HopKind::Router,
+            "nothing to compare with"
+        );
     }
 
     #[test]
     fn loss_that_carries_on_begins_behind_the_last_hop_without_it() {
         // 10 % from hop 3 on: 100 probes all answered have 0.9^100 = 3e-5.
-        let counts = [count(100, 100), count(100, 100), count(100, 91), count(100, 89)];
+        let counts = [
+            count(100, 100),
+            count(100, 100),
+            count(100, 91),
+            count(100, 89),
+        ];
         let kinds = kinds(&counts, &[], Some(count(200, 180)));
         assert_eq!(kinds[..4], [HopKind::Router; 4]);
         let loss = loss(&counts, &kinds, count(200, 180)).expect("measured");
-        assert_eq!(loss, Loss { sent: 200, lost: 20, from_hop: Some(3) });
+        assert_eq!(
+            loss,
+            Loss {
+                sent: 200,
+                lost: 20,
+                from_hop: Some(3)
+            }
+        );
     }
 
     #[test]
@@ -198,7 +217,11 @@ mod tests {
         let kinds = kinds(&counts, &[], Some(count(200, 180)));
         assert_eq!(kinds[1], HopKind::IcmpLimited);
         let loss = loss(&counts, &kinds, count(200, 180)).expect("measured");
-        assert_eq!(loss.from_hop, Some(2), "behind hop 1: at hop 2 or on the link to hop 3");
+        assert_eq!(
+            loss.from_hop,
+            Some(2),
+            "behind hop 1: at hop 2 or on the link to hop 3"
+        );
     }
 
     #[test]

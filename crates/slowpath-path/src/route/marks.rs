@@ -65,7 +65,12 @@ mod tests {
             address: IpAddr::from([192, 0, 2, ttl]),
             tos,
         };
-        let quoted = [quote(1, 0xba), quote(3, 0x02), quote(4, 0x00), quote(5, 0x00)];
+        let quoted = [
+            quote(1, 0xba),
+            quote(3, 0x02),
+            quote(4, 0x00),
+            quote(5, 0x00),
+        ];
         let (ecn, dscp) = changes(0xba, &quoted).expect("quoted");
         let change = |hop, from, to| MarkChange {
             hop,
@@ -73,7 +78,10 @@ mod tests {
             from,
             to,
         };
-        assert_eq!(ecn.changes, [change(4, Mark::Ecn(Ecn::Ect0), Mark::Ecn(Ecn::NotEct))]);
+        assert_eq!(
+            ecn.changes,
+            [change(4, Mark::Ecn(Ecn::Ect0), Mark::Ecn(Ecn::NotEct))]
+        );
         assert_eq!(dscp.changes, [change(3, Mark::Dscp(46), Mark::Dscp(0))]);
         assert_eq!((ecn.sent, ecn.quoted), (Mark::Ecn(Ecn::Ect0), 4));
         let json = serde_json::to_string(&ecn.changes[0]).expect("plain data");

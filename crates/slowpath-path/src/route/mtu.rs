@@ -207,7 +207,10 @@ mod tests {
         search.outcome(Outcome::Answered);
         assert_eq!(search.next(), Some(1_500));
         search.outcome(Outcome::Answered);
-        assert_eq!(search.found().map(|f| (f.bytes, f.vanished)), Some((1_500, None)));
+        assert_eq!(
+            search.found().map(|f| (f.bytes, f.vanished)),
+            Some((1_500, None))
+        );
     }
 
     #[test]

@@ -98,8 +98,7 @@ impl<'a> Prober<'a> {
             }
             let ends = self.flows.iter().filter_map(|flow| flow.under_way);
             wake = ends.map(|it| it.until).fold(wake, i64::min);
-            self.wait(wake - monotonic())
-                .map_err(RouteError::Receive)?;
+            self.wait(wake - monotonic()).map_err(RouteError::Receive)?;
             self.receive(plan, each).map_err(RouteError::Receive)?;
         }
         for flow in &mut self.flows {

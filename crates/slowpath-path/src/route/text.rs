@@ -96,7 +96,10 @@ fn sentences(route: &Route) -> Vec<String> {
 fn ways(route: &Route) -> Vec<String> {
     let mut all = Vec::new();
     if route.per_packet {
-        all.push("A router chooses a way for each packet: the same flow met different addresses.".to_owned());
+        all.push(
+            "A router chooses a way for each packet: the same flow met different addresses."
+                .to_owned(),
+        );
     } else if route.ways > 1 {
         all.push(format!("Flows take {} different ways.", route.ways));
         all.extend(flows(route));
@@ -127,7 +130,9 @@ fn flows(route: &Route) -> Vec<String> {
         };
         let way: Option<Vec<String>> = forks.iter().map(at).collect();
         if let Some(way) = way {
-            ways.entry(way.join(", ")).or_default().push(flow.source_port);
+            ways.entry(way.join(", "))
+                .or_default()
+                .push(flow.source_port);
         }
     }
     let line = |(way, mut ports): (String, Vec<u16>)| {
@@ -147,7 +152,10 @@ fn flows(route: &Route) -> Vec<String> {
 fn loss(route: &Route) -> Option<String> {
     let loss = route.loss?;
     if loss.lost == 0 {
-        return Some(format!("The way loses nothing: {} of {} echo requests were answered.", loss.sent, loss.sent));
+        return Some(format!(
+            "The way loses nothing: {} of {} echo requests were answered.",
+            loss.sent, loss.sent
+        ));
     }
     let where_ = match loss.from_hop {
         Some(hop) => format!(" It begins at hop {hop}, or on the link before it, there or back."),
@@ -217,7 +225,12 @@ fn changes(route: &Route) -> Vec<String> {
             change.flows
         )
     };
-    let mut all: Vec<String> = route.changes.iter().take(MOST_CHANGES).map(sentence).collect();
+    let mut all: Vec<String> = route
+        .changes
+        .iter()
+        .take(MOST_CHANGES)
+        .map(sentence)
+        .collect();
     if route.changes.len() > MOST_CHANGES {
         all.push(format!("{} changes in all.", route.changes.len()));
     }
@@ -229,9 +242,7 @@ fn note_text(note: RouteNote) -> &'static str {
         RouteNote::QuotesNeedRaw => {
             "ECN and DSCP were not compared: to read quoted headers takes CAP_NET_RAW (sudo, or `setcap cap_net_raw+ep`)"
         }
-        RouteNote::NoEcho => {
-            "the destination answers no echo requests: its loss is not known"
-        }
+        RouteNote::NoEcho => "the destination answers no echo requests: its loss is not known",
         RouteNote::EchoNotPermitted => {
             "this user may send no echo requests: loss was not measured (sysctl net.ipv4.ping_group_range, or CAP_NET_RAW)"
         }

@@ -147,9 +147,8 @@ impl Trace<'_> {
         let (counts, destination) = self.counted.counts();
         let hops = (1u8..).zip(counts.into_iter().zip(destination));
         let routers = hops.filter(|(_, (count, destination))| count.answered > 0 && !destination);
-        let ways = routers.map(|(ttl, (count, _))| {
-            (self.counted.tally.at(ttl).addresses.len(), count.answered)
-        });
+        let ways = routers
+            .map(|(ttl, (count, _))| (self.counted.tally.at(ttl).addresses.len(), count.answered));
         ways.collect::<Vec<_>>().into_iter()
     }
 
@@ -245,7 +244,9 @@ impl Trace<'_> {
         self.counted.echo = count;
     }
 
-    fn marks(&mut self) -> Result<Option<(super::result::Marks, super::result::Marks)>, RouteError> {
+    fn marks(
+        &mut self,
+    ) -> Result<Option<(super::result::Marks, super::result::Marks)>, RouteError> {
         // On a TCP socket IP_TOS leaves ECN as it is (Linux: `__ip_sock_set_tos`).
         let sent = match self.options.engine {
             Engine::Tcp => self.options.tos() & !3,
@@ -279,7 +280,11 @@ fn builder(options: &TraceOptions, target: IpAddr, round: u32, tos: u8) -> Build
         _ => UDP_PORT,
     }));
     let (protocol, strategy, direction) = match options.engine {
-        Engine::Icmp => (Protocol::Icmp, MultipathStrategy::Classic, PortDirection::None),
+        Engine::Icmp => (
+            Protocol::Icmp,
+            MultipathStrategy::Classic,
+            PortDirection::None,
+        ),
         Engine::Tcp => (
             Protocol::Tcp,
             MultipathStrategy::Classic,

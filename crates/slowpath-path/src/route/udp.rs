@@ -109,7 +109,8 @@ impl Trace<'_> {
         let rule = StoppingRule::for_route(self.options.confidence, NODES);
         let mut explorer = Explorer::new(rule, limits);
         let tally = &mut self.counted.tally;
-        self.prober.run(&mut explorer, &mut |probe, reply| tally.add(probe, reply))?;
+        self.prober
+            .run(&mut explorer, &mut |probe, reply| tally.add(probe, reply))?;
         let flows = (0..explorer.flows()).map(|flow| (self.prober.port(flow), explorer.way(flow)));
         self.counted.flows = flows.collect();
         Ok(explorer)
@@ -168,7 +169,8 @@ impl Trace<'_> {
             }
             let mut walks = Walks::new(flows, terrain.clone());
             let tally = &mut self.counted.tally;
-            self.prober.run(&mut walks, &mut |probe, reply| tally.add(probe, reply))?;
+            self.prober
+                .run(&mut walks, &mut |probe, reply| tally.add(probe, reply))?;
             if !self.prober.interrupted() {
                 self.counted.changes.round(self.passed(), &walks.ways());
             }
@@ -210,11 +212,14 @@ impl Trace<'_> {
         }
         let mut list = Listed::new(probes, 1, 0);
         let tally = &mut self.counted.tally;
-        self.prober.run(&mut list, &mut |probe, reply| tally.add(probe, reply))
+        self.prober
+            .run(&mut list, &mut |probe, reply| tally.add(probe, reply))
     }
 
     /// Probes with DSCP and ECN, and what routers quote of them.
-    fn marks(&mut self) -> Result<Option<(super::result::Marks, super::result::Marks)>, RouteError> {
+    fn marks(
+        &mut self,
+    ) -> Result<Option<(super::result::Marks, super::result::Marks)>, RouteError> {
         if !self.prober.reads_quotes() {
             self.counted.notes.push(RouteNote::QuotesNeedRaw);
             return Ok(None);
@@ -247,7 +252,10 @@ impl Trace<'_> {
     fn one(&mut self, ttl: u8, size: Option<u16>) -> Result<Option<Reply>, RouteError> {
         let probe = Probe { flow: 0, ttl, size };
         let mut answer = None;
-        self.prober.run(&mut Listed::new([probe], 1, 0), &mut |_, reply| answer = reply.cloned())?;
+        self.prober
+            .run(&mut Listed::new([probe], 1, 0), &mut |_, reply| {
+                answer = reply.cloned()
+            })?;
         Ok(answer)
     }
 

@@ -47,7 +47,8 @@ impl Network {
         let far = usize::from(probe.ttl).min(last);
         for layer in 0..far {
             let next = &self.links[layer][node];
-            let key = self.seed ^ ((layer as u64) << 40) ^ ((node as u64) << 32) ^ probe.flow as u64;
+            let key =
+                self.seed ^ ((layer as u64) << 40) ^ ((node as u64) << 32) ^ probe.flow as u64;
             node = next[(mix(mix(key)) % next.len() as u64) as usize];
         }
         let at = far as u8;
@@ -112,7 +113,11 @@ fn explore(network: &mut Network, confidence: f64) -> (Explorer, u32) {
                 probes += 1;
                 assert!(probes < 20_000, "it does not end");
                 let reply = network.answer(probe, now);
-                let wait = if reply.is_some() { 20_000_000 } else { SECOND / 2 };
+                let wait = if reply.is_some() {
+                    20_000_000
+                } else {
+                    SECOND / 2
+                };
                 events.push((now + wait, probe, reply));
                 now += 10_000_000;
             }

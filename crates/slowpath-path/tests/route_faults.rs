@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Traces through emulated networks with a fault: it is found at its hop, and what looks like one is not.
+
+mod network;
+
+use network::{router, row, traced, up};
+use slowpath_path::route::result::{BlackHole, Ecn, HopKind, Mark, MarkChange};
+use slowpath_path::route::{TraceOptions, text};
+
+/// Only what such a test is about.
+fn plain() -> TraceOptions {
+    TraceOptions {
+        mtu: false,
+        marks: false,
+        loss_probes: 0,
+        confidence: 0.5,
+        rounds: 0,
+        ..TraceOptions::default()
+    }
+}
+
+#[test]
+fn a_smaller_mtu_is_found_and_the_router_that_reports_it() {
+    let more = "[[line]]\non = \"r3 <-> r4\"\nmtu = 1400\n";
+    let Some(lab) = up(
+        "a_smaller_mtu_is_found_and_the_router_that_reports_it",
+        &row(more),
+    ) else {
+        return;
+    };
+    for v6 in [false, true] {
+        let options = TraceOptions {
+            mtu: true,
+            ..plain()
+        };
+        let route = traced(&lab, &options, v6);
+        let mtu = route.mtu.expect("a search");
+        assert_eq!((mtu.bytes, mtu.icmp, mtu.black_hole), (1_400, true, None));
+        assert_eq!(mtu.reported_by, Some(router(&lab, "r3", v6)));
+    }
+}
+
+#[test]
+fn a_black_hole_is_found_at_the_hop_behind_its_link() {
+    let more = "[[line]]\non = \"r3 -> r4\"\nmtu = 1400\nmtu-icmp = false\n";
+    let Some(lab) = up(
+        "a_black_hole_is_found_at_the_hop_behind_its_link",
+        &row(more),
+    ) else {
+        return;
+    };
+    let options = TraceOptions {
+        mtu: true,
+        ..plain()
+    };
+    let route = traced(&lab, &options, false);
+    let mtu = route.mtu.expect("a search");
+    assert_eq!((mtu.bytes, mtu.icmp, mtu.reported_by), (1_400, false, None));
+    let hole = mtu.black_hole.expect("a black hole");
+    assert_eq!(hole.hop, Some(4));
+    // The smallest size that was tried and vanished.
+    assert!((1_401..=1_500).contains(&hole.bytes), "{hole:?}");
+    assert!(text::route(&route).contains("vanish before hop 4"));
+}
+
+#[test]
+fn a_black_hole_on_the_last_link_is_before_the_destination() {
+    let more = "[[line]]\non = \"r5 -> b\"\nmtu = 1300\nmtu-icmp = false\n";
+    let name = "a_black_hole_on_the_last_link_is_before_the_destination";
+    let Some(lab) = up(name, &row(more)) else {
+        return;
+    };
+    let options = TraceOptions {
+        mtu: true,
+        ..plain()
+    };
+    let mtu = traced(&lab, &options, false).mtu.expect("a search");
+    assert_eq!(mtu.bytes, 1_300);
+    assert_eq!(mtu.black_hole.and_then(|hole| hole.hop), Some(6));
+}
+
+#[test]
+fn a_black_hole_on_the_way_back_is_none_on_the_way_there() {
+    let more = "[[line]]\non = \"r4 -> r3\"\nmtu = 1200\nmtu-icmp = false\n";
+    let name = "a_black_hole_on_the_way_back_is_none_on_the_way_there";
+    let Some(lab) = up(name, &row(more)) else {
+        return;
+    };
+    let options = TraceOptions {
+        mtu: true,
+        ..plain()
+    };
+    let mtu = traced(&lab, &options, false).mtu.expect("a search");
+    let found = (mtu.bytes, mtu.black_hole);
+    assert_eq!(found, (1_500, None::<BlackHole>), "{mtu:?}");
+}
+
+#[test]
+fn cleared_ecn_and_a_new_dscp_are_found_at_their_hops() {
+    // CS1 is 8 (RFC 2474 section 4.2.2.2).
+    let more = "[[line]]\non = \"r1 -> r2\"\necn = \"clear\"\n[[line]]\non = \"r3 -> r4\"\ndscp = \"CS1\"\n";
+    let Some(lab) = up(
+        "cleared_ecn_and_a_new_dscp_are_found_at_their_hops",
+        &row(more),
+    ) else {
+        return;
+    };
+    for v6 in [false, true] {
+        let options = TraceOptions {
+            marks: true,
+            ..plain()
+        };
+        let route = traced(&lab, &options, v6);
+        let change = |hop, name, from, to| MarkChange {
+            hop,
+            address: router(&lab, name, v6),
+            from,
+            to,
+        };
+        let (ecn, dscp) = (route.ecn.expect("quoted"), route.dscp.expect("quoted"));
+        let cleared = change(2, "r2", Mark::Ecn(Ecn::Ect0), Mark::Ecn(Ecn::NotEct));
+        assert_eq!(ecn.changes, [cleared], "{v6}");
+        let remarked = change(4, "r4", Mark::Dscp(46), Mark::Dscp(8));
+        assert_eq!(dscp.changes, [remarked], "{v6}");
+    }
+}
+
+#[test]
+fn silent_and_limited_routers_lose_nothing() {
+    let more = "[[router]]\non = \"r2\"\nsilent = true\n\
+                [[router]]\non = \"r4\"\nicmp-rate = \"1 /s\"\nicmp-burst = 3\n";
+    let Some(lab) = up("silent_and_limited_routers_lose_nothing", &row(more)) else {
+        return;
+    };
+    let options = TraceOptions {
+        loss_probes: 100,
+        rounds: 4,
+        ..plain()
+    };
+    let route = traced(&lab, &options, false);
+    let kinds: Vec<HopKind> = route.hops.iter().map(|hop| hop.kind).collect();
+    use HopKind::{Destination, IcmpLimited, Router, Silent};
+    let expected = [Router, Silent, Router, IcmpLimited, Router, Destination];
+    assert_eq!(kinds, expected, "{}", text::route(&route));
+    let loss = route.loss.expect("echo replies");
+    assert_eq!((loss.sent, loss.lost, loss.from_hop), (100, 0, None));
+    assert!(route.complete);
+}
+
+#[test]
+fn a_limited_router_before_a_lossy_link_gets_none_of_the_loss() {
+    let more = "[[router]]\non = \"r2\"\nicmp-rate = \"1 /s\"\nicmp-burst = 3\n\
+                [[line]]\non = \"r4 -> r5\"\nloss = \"20 %\"\n";
+    let name = "a_limited_router_before_a_lossy_link_gets_none_of_the_loss";
+    let Some(lab) = up(name, &row(more)) else {
+        return;
+    };
+    let options = TraceOptions {
+        loss_probes: 200,
+        rounds: 4,
+        ..plain()
+    };
+    let route = traced(&lab, &options, false);
+    let kind = route.hops[1].kind;
+    assert_eq!(kind, HopKind::IcmpLimited, "{}", text::route(&route));
+    assert_eq!(route.loss.expect("echo replies").from_hop, Some(5));
+}
+
+#[test]
+fn routers_that_answer_late_are_answers_all_the_same() {
+    let more = "[[router]]\non = \"r3\"\nicmp-delay = \"200 ms\"\n";
+    let Some(lab) = up(
+        "routers_that_answer_late_are_answers_all_the_same",
+        &row(more),
+    ) else {
+        return;
+    };
+    let route = traced(&lab, &plain(), false);
+    let hop = &route.hops[2];
+    assert_eq!((hop.kind, hop.answered), (HopKind::Router, hop.sent));
+    let rtt = hop.addresses[0].rtt_ns.expect("times");
+    // Three links of a millisecond there and back, and the delay.
+    assert!(rtt.min >= 206_000_000, "{rtt:?}");
+}
