@@ -4,8 +4,10 @@
 mod network;
 
 use network::{router, row, traced, up};
-use slowpath_path::route::result::{BlackHole, Ecn, HopKind, Mark, MarkChange};
-use slowpath_path::route::{TraceOptions, text};
+use slowpath_path::route::result::{BlackHole, Ecn, HopKind, Mark, MarkChange, RouteNote};
+use slowpath_path::route::{Engine, TraceOptions, text, trace};
+use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 
 /// Only what such a test is about.
 fn plain() -> TraceOptions {
@@ -181,4 +183,70 @@ fn routers_that_answer_late_are_answers_all_the_same() {
     let rtt = hop.addresses[0].rtt_ns.expect("times");
     // Three links of a millisecond there and back, and the delay.
     assert!(rtt.min >= 206_000_000, "{rtt:?}");
+}
+
+/// A user without capabilities, on this thread and those that it starts.
+fn become_a_plain_user() {
+    // SAFETY: the system call takes three numbers and changes this thread only.
+    let result = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_user_without_privileges_finds_all_but_quoted_ipv4_headers() {
+    let more = "[[line]]\non = \"r2 -> r3\"\nmtu = 1400\necn = \"clear\"\n";
+    let name = "a_user_without_privileges_finds_all_but_quoted_ipv4_headers";
+    let Some(lab) = up(name, &row(more)) else {
+        return;
+    };
+    let (a, b) = (
+        lab.host("a").expect("a host"),
+        lab.host("b").expect("a host"),
+    );
+    let options = TraceOptions {
+        mtu: true,
+        marks: true,
+        loss_probes: 20,
+        ..plain()
+    };
+    let run = |engine: Engine, target: IpAddr| {
+        let options = TraceOptions {
+            engine,
+            ..options.clone()
+        };
+        a.run(|| {
+            become_a_plain_user();
+            trace(
+                &options,
+                ("b", target),
+                &AtomicBool::new(false),
+                &mut |_| {},
+            )
+        })
+        .expect("enters")
+    };
+    for target in [IpAddr::V4(b.ipv4()), IpAddr::V6(b.ipv6())] {
+        let route = run(Engine::Udp, target).expect("traces");
+        assert!(route.complete);
+        assert_eq!(route.hops.len(), 6);
+        assert_eq!(route.mtu.expect("a search").bytes, 1_400);
+        assert_eq!(route.loss.map(|loss| loss.lost), Some(0));
+        match route.ecn {
+            // Linux gives the traffic class of what an IPv6 error quotes to any user.
+            Some(ecn) => {
+                assert!(target.is_ipv6());
+                let hops: Vec<u8> = ecn.changes.iter().map(|change| change.hop).collect();
+                assert_eq!(hops, [3]);
+            }
+            None => {
+                assert!(target.is_ipv4());
+                assert_eq!(route.notes, [RouteNote::QuotesNeedRaw]);
+            }
+        }
+    }
+    let refused = run(Engine::Tcp, b.ipv4().into()).expect_err("needs CAP_NET_RAW");
+    assert!(
+        refused.to_string().contains("setcap cap_net_raw+ep"),
+        "{refused}"
+    );
 }

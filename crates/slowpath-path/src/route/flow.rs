@@ -20,6 +20,9 @@ pub(super) const V4_HEADERS: usize = 28;
 pub(super) const V6_HEADERS: usize = 48;
 /// Longer answers are cut.
 const BUFFER: usize = 2_048;
+/// `IPV6_FLOWINFO_SEND` of linux/in6.h: with it an error carries the quoted packet's traffic class and flow label
+/// (`ipv6_recv_error`). IPv4 has no such thing.
+const FLOWINFO_SEND: libc::c_int = 33;
 
 /// A probe under way.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,15 @@ pub(super) struct UnderWay {
     /// CLOCK_MONOTONIC until when an answer counts, ns.
     pub(super) until: i64,
     number: u32,
+}
+
+/// Something that came to the socket.
+struct Answer {
+    reply: Reply,
+    /// The kernel's clock at its arrival, ns since 1970.
+    stamp: Option<i64>,
+    /// The number of the probe, if that was quoted.
+    number: Option<u32>,
 }
 
 /// The socket.
@@ -64,6 +76,9 @@ impl Flow {
         socket.set_nonblocking(true)?;
         never_fragment(&socket, v4)?;
         ErrorQueue::of(&socket, v4, true)?;
+        if !v4 {
+            set(&socket, libc::IPPROTO_IPV6, FLOWINFO_SEND, 1)?;
+        }
         let bind = SocketAddr::new(source.unwrap_or(any), 0);
         socket.bind(&SockAddr::from(bind))?;
         let local = socket.local_addr()?.as_socket();
@@ -146,46 +161,56 @@ impl Flow {
 
     /// The answer to the probe under way, if it has come.
     pub(super) fn answer(&mut self) -> io::Result<Option<(Probe, Reply)>> {
-        while let Some((reply, stamp, number)) = self.take()? {
-            let fits = |under_way: &UnderWay| number.is_none_or(|it| it == under_way.number);
+        while let Some(answer) = self.take()? {
+            let fits = |it: &UnderWay| answer.number.is_none_or(|number| number == it.number);
             let Some(under_way) = self.under_way.filter(fits) else {
                 continue;
             };
             self.under_way = None;
-            let rtt = stamp.unwrap_or_else(realtime) - under_way.sent;
+            let rtt = answer.stamp.unwrap_or_else(realtime) - under_way.sent;
             let rtt = u64::try_from(rtt).ok();
-            return Ok(Some((under_way.probe, Reply { rtt, ..reply })));
+            let reply = Reply {
+                rtt,
+                ..answer.reply
+            };
+            return Ok(Some((under_way.probe, reply)));
         }
         Ok(None)
     }
 
-    /// Takes an error, or a datagram of the target; with its stamp and the number of the probe, if that was quoted.
-    fn take(&mut self) -> io::Result<Option<(Reply, Option<i64>, Option<u32>)>> {
+    /// Takes an error, or a datagram of the target.
+    fn take(&mut self) -> io::Result<Option<Answer>> {
         let mut buffer = [0; BUFFER];
         let queue = ErrorQueue::opened(&self.socket);
         if let Some(error) = queue.take(&mut buffer)? {
             let quoted = buffer.get(..error.quoted.min(BUFFER)).unwrap_or(&[]);
-            let reply = Reply {
-                from: error.reporter,
-                kind: reply_kind(error.kind, error.reporter == self.target.ip()),
-                rtt: None,
-                tos: None,
-                mpls: Vec::new(),
-            };
-            return Ok(Some((reply, error.stamp, number(quoted))));
+            return Ok(Some(Answer {
+                reply: Reply {
+                    from: error.reporter,
+                    kind: reply_kind(error.kind, error.reporter == self.target.ip()),
+                    rtt: None,
+                    tos: quoted_class(error.destination),
+                    mpls: Vec::new(),
+                },
+                stamp: error.stamp,
+                number: number(quoted),
+            }));
         }
         let mut space = [std::mem::MaybeUninit::uninit(); 1];
         loop {
             match self.socket.recv_from(&mut space) {
                 Ok((_, from)) if from.as_socket() == Some(self.target) => {
-                    let reply = Reply {
-                        from: self.target.ip(),
-                        kind: ReplyKind::Destination,
-                        rtt: None,
-                        tos: None,
-                        mpls: Vec::new(),
-                    };
-                    return Ok(Some((reply, None, None)));
+                    return Ok(Some(Answer {
+                        reply: Reply {
+                            from: self.target.ip(),
+                            kind: ReplyKind::Destination,
+                            rtt: None,
+                            tos: None,
+                            mpls: Vec::new(),
+                        },
+                        stamp: None,
+                        number: None,
+                    }));
                 }
                 Ok(_) => {}
                 Err(error) if is_pending(&error) => {}
@@ -196,20 +221,20 @@ impl Flow {
     }
 }
 
-/// No fragmentation, whatever the kernel believes of the path's MTU (`IP_PMTUDISC_PROBE`, ip(7)).
-pub(super) fn never_fragment(socket: &Socket, v4: bool) -> io::Result<()> {
-    let (level, name, value) = match v4 {
-        true => (
-            libc::IPPROTO_IP,
-            libc::IP_MTU_DISCOVER,
-            libc::IP_PMTUDISC_PROBE,
-        ),
-        false => (
-            libc::IPPROTO_IPV6,
-            libc::IPV6_MTU_DISCOVER,
-            libc::IPV6_PMTUDISC_PROBE,
-        ),
-    };
+/// The traffic class of the packet that an IPv6 error quotes (RFC 8200 section 3: four bits below the version).
+fn quoted_class(destination: Option<SocketAddr>) -> Option<u8> {
+    match destination? {
+        SocketAddr::V6(v6) => Some((u32::from_be(v6.flowinfo()) >> 20) as u8),
+        SocketAddr::V4(_) => None,
+    }
+}
+
+fn set(
+    socket: &Socket,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     // SAFETY: the value is a live int and its size is given.
     let result = unsafe {
         libc::setsockopt(
@@ -223,6 +248,24 @@ pub(super) fn never_fragment(socket: &Socket, v4: bool) -> io::Result<()> {
     match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// No fragmentation, whatever the kernel believes of the path's MTU (`IP_PMTUDISC_PROBE`, ip(7)).
+pub(super) fn never_fragment(socket: &Socket, v4: bool) -> io::Result<()> {
+    match v4 {
+        true => set(
+            socket,
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_PROBE,
+        ),
+        false => set(
+            socket,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        ),
     }
 }
 

@@ -2,7 +2,7 @@
 //! Runs plans: sends what they want, at a bounded rate, and hands them what came.
 
 use super::RouteError;
-use super::flow::{Flow, reply_kind};
+use super::flow::Flow;
 use super::plan::{Next, Plan, Probe, Reply};
 use crate::icmp::{IcmpMessage, RawIcmp};
 use crate::socket::monotonic;
@@ -58,7 +58,7 @@ impl<'a> Prober<'a> {
 
     /// Whether quoted headers can be read.
     pub(super) fn reads_quotes(&self) -> bool {
-        self.raw.is_some()
+        self.raw.is_some() || self.target.is_ipv6()
     }
 
     /// A flow's source port; 0: it has sent nothing.
@@ -163,7 +163,7 @@ impl<'a> Prober<'a> {
         let quotes = self.quotes()?;
         for (index, (probe, mut reply)) in answers {
             let quoted = quotes.get(&(self.flows[index].port, reply.from));
-            reply.tos = quoted.map(|(tos, _)| *tos);
+            reply.tos = quoted.copied().or(reply.tos);
             if let Some(rtt) = reply.rtt.and_then(|rtt| i64::try_from(rtt).ok()) {
                 self.longest = self.longest.max(rtt);
             }
@@ -174,7 +174,7 @@ impl<'a> Prober<'a> {
     }
 
     /// What raw messages quote, by the flow's port and who sent them.
-    fn quotes(&self) -> io::Result<HashMap<(u16, IpAddr), (u8, super::plan::ReplyKind)>> {
+    fn quotes(&self) -> io::Result<HashMap<(u16, IpAddr), u8>> {
         let mut quotes = HashMap::new();
         let Some(raw) = &self.raw else {
             return Ok(quotes);
@@ -189,8 +189,7 @@ impl<'a> Prober<'a> {
                 continue;
             };
             if quoted.destination == self.target.ip() && destination == self.target.port() {
-                let kind = reply_kind(error.kind, arrival.from == self.target.ip());
-                quotes.insert((source, arrival.from), (quoted.traffic_class, kind));
+                quotes.insert((source, arrival.from), quoted.traffic_class);
             }
         }
         Ok(quotes)

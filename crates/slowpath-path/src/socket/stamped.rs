@@ -5,7 +5,7 @@
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::str::FromStr;
 use std::time::Duration;
@@ -439,8 +439,9 @@ fn address_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
         libc::AF_INET6 => {
             // SAFETY: the family says that this is a sockaddr_in6, which is smaller than the storage.
             let v6 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in6>() };
-            let ip = IpAddr::V6(v6.sin6_addr.s6_addr.into());
-            Some(SocketAddr::new(ip, u16::from_be(v6.sin6_port)))
+            let (ip, port) = (v6.sin6_addr.s6_addr.into(), u16::from_be(v6.sin6_port));
+            // Flow information, in network order as the kernel has it, is zero unless IPV6_FLOWINFO_SEND asks for it.
+            Some(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, 0).into())
         }
         _ => None,
     }
