@@ -3,6 +3,7 @@
 //!
 //! What enters: a peer's address and a schedule; on the other end, connections and packets of anyone. What leaves:
 //! for each direction counts and delays, each with its error ([`report`]); session files as owamp has them ([`mod@file`]);
+//! the route to any peer ([`route`]);
 //! answers to the measurements of others ([`serve`]).
 //!
 //! ```text
@@ -11,6 +12,7 @@
 //!  schedule  when packets are sent, to the bit         │ randomness are arguments
 //!  results   losses, reordering, delays, the clocks    │
 //!  report    numbers with their errors, text, JSON     ┘
+//!  route     traces: a pure core, sockets at its edge
 //!  socket    kernel stamps, TTL, drops, sleeping       ┐
 //!  session   what a client runs                        │ the edge
 //!  serve     what a server runs                        │

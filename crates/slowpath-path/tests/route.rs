@@ -135,17 +135,82 @@ fn a_way_that_changes_is_named_with_both_routers() {
 }
 
 #[test]
+fn a_way_back_that_differs_changes_nothing_on_the_way_there() {
+    let routers = ["west", "east", "north"];
+    let links = [
+        ("a", "west"),
+        ("west", "east"),
+        ("east", "b"),
+        ("west", "north"),
+        ("north", "east"),
+    ];
+    let more = "[[route]]\non = \"east\"\nto = [\"a\"]\nvia = [\"north\"]\n";
+    let name = "a_way_back_that_differs_changes_nothing_on_the_way_there";
+    let Some(lab) = up(name, &network(&routers, &links, more)) else {
+        return;
+    };
+    let options = TraceOptions {
+        mtu: false,
+        marks: false,
+        loss_probes: 20,
+        ..TraceOptions::default()
+    };
+    let route = traced(&lab, &options, false);
+    let found: Vec<BTreeSet<IpAddr>> = route.hops.iter().map(addresses).collect();
+    let b = lab.host("b").expect("a host").ipv4();
+    let expected = [
+        network::routers(&lab, &["west"], false),
+        network::routers(&lab, &["east"], false),
+        BTreeSet::from([b.into()]),
+    ];
+    assert_eq!(found, expected);
+    // East's answers go by north, three links of a millisecond; the two there.
+    let rtt = route.hops[1].addresses[0].rtt_ns.expect("times");
+    assert!(rtt.min >= 5_000_000, "{rtt:?}");
+}
+
+#[test]
+fn a_destination_that_answers_no_udp_is_found_by_echo() {
+    let name = "a_destination_that_answers_no_udp_is_found_by_echo";
+    let Some(lab) = up(name, &row("")) else {
+        return;
+    };
+    let b = lab.host("b").expect("a host");
+    // Who listens on traceroute's port and says nothing.
+    let _listening = b
+        .run(|| std::net::UdpSocket::bind((b.ipv4(), 33_434)))
+        .expect("enters")
+        .expect("binds");
+    let options = TraceOptions {
+        loss_probes: 20,
+        confidence: 0.5,
+        rounds: 1,
+        ..TraceOptions::default()
+    };
+    let route = traced(&lab, &options, false);
+    assert!(route.complete);
+    assert_eq!(route.hops.len(), 6, "{route:#?}");
+    assert_eq!(route.hops[5].kind, HopKind::Destination);
+    assert_eq!(route.mtu.map(|mtu| mtu.bytes), Some(1_500));
+}
+
+#[test]
 fn the_other_protocols_find_the_same_hops() {
     let Some(lab) = up("the_other_protocols_find_the_same_hops", &row("")) else {
         return;
     };
-    for engine in [
+    let engines = [
         Engine::Icmp,
         Engine::Tcp,
         Engine::UdpDublin,
         Engine::UdpClassic,
-    ] {
-        for v6 in [false, true] {
+    ];
+    for (engine, families) in
+        engines
+            .into_iter()
+            .zip([&[false, true][..], &[false, true], &[false], &[false]])
+    {
+        for &v6 in families {
             let options = TraceOptions {
                 engine,
                 loss_probes: 0,

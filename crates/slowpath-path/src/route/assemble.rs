@@ -132,6 +132,10 @@ impl Counted {
             false => self.ways(),
         };
         Route {
+            // As many digits as JSON carries without loss, and never too small.
+            missed_probability: empty
+                .missed_probability
+                .map(|missed| ((missed * 1e6).ceil() / 1e6).min(1.0)),
             ways,
             per_packet,
             loss: self.loss(),

@@ -22,6 +22,8 @@ const V6_HEADERS: usize = 48;
 pub(super) const SMALL: u32 = 84;
 /// The largest packet that is tried: that of jumbo frames.
 const LARGEST: u32 = 9_216;
+/// How long a reply may take while its distance is searched for, ns.
+const DISTANCE_PATIENCE: i64 = 500_000_000;
 /// Longer replies are cut.
 const BUFFER: usize = 256;
 
@@ -174,6 +176,27 @@ impl Echo {
             }
         }
         Ok(Outcome::Unanswered)
+    }
+
+    /// How far away the target is: the first distance of these at which a request is answered.
+    pub(super) fn distance(
+        &mut self,
+        distances: std::ops::RangeInclusive<u8>,
+        interrupted: &AtomicBool,
+    ) -> io::Result<Option<u8>> {
+        for ttl in distances {
+            if interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            match self.target.is_ipv4() {
+                true => self.socket.set_ttl_v4(u32::from(ttl))?,
+                false => self.socket.set_unicast_hops_v6(u32::from(ttl))?,
+            }
+            if self.ask(SMALL, DISTANCE_PATIENCE)? == Outcome::Answered {
+                return Ok(Some(ttl));
+            }
+        }
+        Ok(None)
     }
 
     /// Sends small requests, one each `gap`, and counts the replies; the last ones have a second to come.

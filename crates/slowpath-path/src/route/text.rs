@@ -24,7 +24,7 @@ pub fn route(route: &Route) -> String {
         route.protocol.name()
     );
     for hop in &route.hops {
-        write_hop(&mut out, hop);
+        write_hop(&mut out, hop, route.loss.is_some_and(|loss| loss.lost == 0));
     }
     for sentence in sentences(route) {
         let _ = writeln!(out, "{sentence}");
@@ -35,9 +35,12 @@ pub fn route(route: &Route) -> String {
     out
 }
 
-fn write_hop(out: &mut String, hop: &Hop) {
+fn write_hop(out: &mut String, hop: &Hop, lossless: bool) {
     let kind = match hop.kind {
         HopKind::Router => "",
+        HopKind::Destination if lossless && hop.answered < hop.sent => {
+            "  destination, limits its ICMP errors: no loss"
+        }
         HopKind::Destination => "  destination",
         HopKind::Silent => "  answers nothing",
         HopKind::IcmpLimited => "  limits its ICMP messages: no loss",
@@ -82,7 +85,13 @@ fn address_text(address: &HopAddress) -> String {
 fn sentences(route: &Route) -> Vec<String> {
     let mut all = Vec::new();
     if !route.complete {
-        all.push("The destination was not reached.".to_owned());
+        all.push(match route.hops.last() {
+            Some(hop) => format!(
+                "The destination was not reached: nothing answers behind hop {}.",
+                hop.ttl
+            ),
+            None => "Nothing answers: no router, and not the destination.".to_owned(),
+        });
     }
     all.extend(ways(route));
     all.extend(loss(route));

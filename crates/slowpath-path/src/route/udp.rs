@@ -77,6 +77,7 @@ pub(super) fn trace(
     }
     progress(Step::Rounds);
     trace.rounds(&explorer, interrupted)?;
+    trace.destination_by_echo(&explorer, interrupted)?;
     trace.locate_loss(&explorer, progress)?;
     let mut route = nothing(Engine::Udp, target);
     route.missed_probability = Some(missed);
@@ -179,6 +180,34 @@ impl Trace<'_> {
                 due = (due + SECOND).max(monotonic());
             }
         }
+    }
+
+    /// Where a destination is that answers echo requests and no UDP.
+    fn destination_by_echo(
+        &mut self,
+        explorer: &Explorer,
+        interrupted: &AtomicBool,
+    ) -> Result<(), RouteError> {
+        let echoes = self.counted.echo.is_some_and(|echo| echo.answered > 0);
+        if explorer.destination().is_some() || !echoes {
+            return Ok(());
+        }
+        let Some(mut echo) = Echo::open(self.options.source, self.target) else {
+            return Ok(());
+        };
+        let distances = explorer.last() + 1..=self.options.max_ttl;
+        let found = echo.distance(distances, interrupted);
+        if let Some(ttl) = found.map_err(RouteError::Receive)? {
+            let reply = Reply {
+                from: self.target,
+                kind: ReplyKind::Destination,
+                rtt: None,
+                tos: None,
+                mpls: Vec::new(),
+            };
+            self.counted.tally.add(Probe::small(0, ttl), Some(&reply));
+        }
+        Ok(())
     }
 
     /// Since the trace began, ns.
