@@ -53,6 +53,7 @@ fn all_of_four_equal_ways_are_found_and_which_flow_takes_which() {
         mtu: false,
         marks: false,
         loss_probes: 0,
+        confidence: 0.999,
         ..TraceOptions::default()
     };
     for v6 in [false, true] {

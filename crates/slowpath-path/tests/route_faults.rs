@@ -185,6 +185,36 @@ fn routers_that_answer_late_are_answers_all_the_same() {
     assert!(rtt.min >= 206_000_000, "{rtt:?}");
 }
 
+#[test]
+fn a_router_without_a_way_is_named() {
+    let Some(lab) = up("a_router_without_a_way_is_named", &row("")) else {
+        return;
+    };
+    // No host has this address: the first router says so, of packets that do not end there.
+    let target: IpAddr = "10.0.0.77".parse().expect("an address");
+    let options = TraceOptions {
+        loss_probes: 5,
+        ..plain()
+    };
+    let run = || {
+        trace(
+            &options,
+            ("c", target),
+            &AtomicBool::new(false),
+            &mut |_| {},
+        )
+    };
+    let a = lab.host("a").expect("a host");
+    let route = a.run(run).expect("enters").expect("traces");
+    assert!(!route.complete);
+    let refused = RouteNote::Refused {
+        hop: 2,
+        address: router(&lab, "r1", false),
+    };
+    assert_eq!(route.notes, [refused, RouteNote::NoEcho]);
+    assert_eq!((route.hops.len(), route.loss), (2, None));
+}
+
 /// A user without capabilities, on this thread and those that it starts.
 fn become_a_plain_user() {
     // SAFETY: the system call takes three numbers and changes this thread only.

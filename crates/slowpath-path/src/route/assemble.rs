@@ -24,12 +24,13 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Addresses of the next distance to which this one leads.
-    fn next_of(&self, ttl: u8, address: IpAddr) -> Vec<IpAddr> {
+    /// Addresses of the next distance to which this one leads; `only`: it is the only one at its own, which flows pass
+    /// without having been probed there.
+    fn next_of(&self, ttl: u8, address: IpAddr, only: bool) -> Vec<IpAddr> {
         let at = |way: &Way, ttl: u8| way.get(usize::from(ttl) - 1).copied().flatten();
         let flows = self.flows.iter();
         let next: BTreeSet<IpAddr> = flows
-            .filter(|(_, way)| at(way, ttl) == Some(address))
+            .filter(|(_, way)| at(way, ttl).map_or(only, |own| own == address))
             .filter_map(|(_, way)| at(way, ttl + 1))
             .collect();
         next.into_iter().collect()
@@ -51,7 +52,7 @@ impl Counted {
                 answered: answers.answered,
                 rtt_ns: answers.round_trips(),
                 mpls: answers.mpls.clone(),
-                next: self.next_of(ttl, *address),
+                next: self.next_of(ttl, *address, only),
             }
         });
         each.collect()
@@ -69,6 +70,20 @@ impl Counted {
             (count, at.addresses.values().any(|it| it.destination))
         });
         hops.unzip()
+    }
+
+    /// Routers that refused probes, unless the destination was reached.
+    fn refusals(&self) -> Vec<RouteNote> {
+        if self.counts().1.contains(&true) {
+            return Vec::new();
+        }
+        let hops = 1..=self.tally.last();
+        let each = hops.flat_map(|hop| {
+            let addresses = self.tally.at(hop).addresses.into_iter();
+            let refused = addresses.filter(|(_, answers)| answers.refused);
+            refused.map(move |(address, _)| RouteNote::Refused { hop, address })
+        });
+        each.collect()
     }
 
     /// The hops.
@@ -122,6 +137,8 @@ impl Counted {
         let hops = self.hops();
         let per_packet = !self.changes.per_packet().is_empty();
         let complete = self.counts().1.contains(&true);
+        let mut notes = self.refusals();
+        notes.extend(&self.notes);
         let ways = match per_packet {
             // Flows take no way then.
             true => hops
@@ -150,7 +167,7 @@ impl Counted {
                     addresses,
                 })
                 .collect(),
-            notes: self.notes,
+            notes,
             ..empty
         }
     }

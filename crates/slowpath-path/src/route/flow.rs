@@ -145,10 +145,12 @@ impl Flow {
         }
         match result {
             Ok(_) => Ok(()),
-            // As good as lost; so is what is larger than the first link takes.
+            // As good as lost; so is what is larger than the first link takes. Errors that stay are this host's own.
             Err(error)
-                if is_pending(&error)
-                    || matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EMSGSIZE)) =>
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOBUFS | libc::EMSGSIZE | libc::ECONNREFUSED)
+                ) =>
             {
                 Ok(())
             }

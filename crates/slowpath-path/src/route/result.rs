@@ -267,6 +267,13 @@ pub enum RouteNote {
     EchoNotPermitted,
     /// Time or flows ran out before the stopping rule was satisfied.
     NotAllWays,
+    /// A router refuses to pass packets on to the peer: no way there, or a filter.
+    Refused {
+        /// Its distance.
+        hop: u8,
+        /// Its address.
+        address: IpAddr,
+    },
     /// Large echo replies vanish on the way back, while large packets arrive.
     LargeRepliesVanish,
 }

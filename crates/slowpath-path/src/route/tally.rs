@@ -23,6 +23,8 @@ pub struct Answers {
     pub mpls: Vec<Label>,
     /// It is the destination.
     pub destination: bool,
+    /// It refused to pass a probe on.
+    pub refused: bool,
 }
 
 impl Answers {
@@ -86,6 +88,7 @@ impl Tally {
         let answers = at.addresses.entry(reply.from).or_default();
         answers.answered = answers.answered.saturating_add(1);
         answers.destination |= reply.kind == ReplyKind::Destination;
+        answers.refused |= reply.kind == ReplyKind::Refused;
         if answers.round_trips.len() < MOST_ROUND_TRIPS {
             answers.round_trips.extend(reply.rtt);
         }

@@ -30,7 +30,7 @@ pub fn route(route: &Route) -> String {
         let _ = writeln!(out, "{sentence}");
     }
     for note in &route.notes {
-        let _ = writeln!(out, "note: {}", note_text(*note));
+        let _ = writeln!(out, "note: {}", note_text(note));
     }
     out
 }
@@ -246,8 +246,13 @@ fn changes(route: &Route) -> Vec<String> {
     all
 }
 
-fn note_text(note: RouteNote) -> &'static str {
-    match note {
+fn note_text(note: &RouteNote) -> String {
+    let text = match note {
+        RouteNote::Refused { hop, address } => {
+            return format!(
+                "hop {hop} ({address}) refuses to pass packets on to the peer: it has no way there, or a filter forbids it"
+            );
+        }
         RouteNote::QuotesNeedRaw => {
             "ECN and DSCP were not compared: to read quoted headers takes CAP_NET_RAW (sudo, or `setcap cap_net_raw+ep`)"
         }
@@ -259,5 +264,6 @@ fn note_text(note: RouteNote) -> &'static str {
         RouteNote::LargeRepliesVanish => {
             "large echo replies vanish on the way back, while large packets arrive"
         }
-    }
+    };
+    text.to_owned()
 }
