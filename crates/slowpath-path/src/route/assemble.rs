@@ -172,3 +172,68 @@ impl Counted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::{Probe, Reply, ReplyKind};
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    /// Flows with their ways; 0: no answer. The last address is the destination's.
+    fn counted(ways: &[&[u8]]) -> Counted {
+        let mut counted = Counted::default();
+        for (flow, way) in ways.iter().enumerate() {
+            for (ttl, last) in (1u8..).zip(*way) {
+                let kind = match usize::from(ttl) == way.len() {
+                    true => ReplyKind::Destination,
+                    false => ReplyKind::Expired,
+                };
+                let reply = Reply {
+                    from: ip(*last),
+                    kind,
+                    rtt: Some(1_000 * u64::from(ttl)),
+                    tos: None,
+                    mpls: Vec::new(),
+                };
+                let reply = (*last > 0).then_some(&reply);
+                counted.tally.add(Probe::small(flow, ttl), reply);
+            }
+            let addresses = way.iter().map(|last| (*last > 0).then(|| ip(*last)));
+            counted
+                .flows
+                .push((5_000 + flow as u16, addresses.collect()));
+        }
+        counted
+    }
+
+    #[test]
+    fn two_choices_one_behind_the_other_are_the_ways_that_were_taken() {
+        // Of the four combinations three are taken.
+        let ways: [&[u8]; 4] = [&[1, 2, 4, 9], &[1, 2, 5, 9], &[1, 3, 5, 9], &[1, 3, 5, 9]];
+        let counted = counted(&ways);
+        assert_eq!(counted.ways(), 3);
+        let hops = counted.hops();
+        assert_eq!(hops[1].addresses[0].next, [ip(4), ip(5)]);
+        assert_eq!(hops[1].addresses[1].next, [ip(5)]);
+        assert_eq!(hops[0].addresses[0].next, [ip(2), ip(3)]);
+        assert_eq!((hops[2].sent, hops[2].answered), (4, 4));
+    }
+
+    #[test]
+    fn an_unanswered_probe_is_counted_where_its_flow_passes() {
+        // The third flow is known to pass 3, and one of its probes was not answered.
+        let mut counted = counted(&[&[1, 2, 9], &[1, 2, 9], &[1, 3, 9]]);
+        counted.tally.add(Probe::small(2, 2), None);
+        let hops = counted.hops();
+        let counts: Vec<(u32, u32)> = hops[1]
+            .addresses
+            .iter()
+            .map(|it| (it.sent, it.answered))
+            .collect();
+        assert_eq!(counts, [(2, 2), (2, 1)]);
+        assert_eq!((hops[1].sent, hops[1].answered), (4, 3));
+    }
+}

@@ -125,3 +125,66 @@ impl Plan for Walks {
         self.go_on(probe, None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::ReplyKind;
+    use super::*;
+    use std::net::IpAddr;
+
+    fn reply(ttl: u8, kind: ReplyKind) -> Reply {
+        Reply {
+            from: IpAddr::from([192, 0, 2, ttl]),
+            kind,
+            rtt: None,
+            tos: None,
+            mpls: Vec::new(),
+        }
+    }
+
+    /// Runs a round through a row whose destination is at distance 4 and whose hop 2 answers nothing; what was probed.
+    fn walked(answers_at_the_end: bool) -> (BTreeSet<(usize, u8)>, Vec<(usize, Way)>) {
+        let mut walks = Walks::new(
+            3,
+            Terrain {
+                destination: Some(4),
+                last: 4,
+                silent: BTreeSet::from([2]),
+                max_ttl: 30,
+                gap: 5,
+            },
+        );
+        let mut probed = BTreeSet::new();
+        while let Next::Probe(probe) = walks.next(0) {
+            assert!(probed.insert((probe.flow, probe.ttl)), "once is enough");
+            match probe.ttl {
+                2 => walks.unanswered(probe, 0),
+                4 if answers_at_the_end => {
+                    walks.answered(probe, &reply(4, ReplyKind::Destination), 0);
+                }
+                4 => walks.unanswered(probe, 0),
+                ttl => walks.answered(probe, &reply(ttl, ReplyKind::Expired), 0),
+            }
+        }
+        assert_eq!(walks.next(0), Next::Done);
+        (probed, walks.ways())
+    }
+
+    #[test]
+    fn only_the_first_flow_asks_silent_hops_and_the_destination() {
+        let (probed, ways) = walked(true);
+        let others = [(1, 1), (1, 3), (2, 1), (2, 3)];
+        let first = [(0, 1), (0, 2), (0, 3), (0, 4)];
+        assert_eq!(probed, others.into_iter().chain(first).collect());
+        let ip = |ttl| Some(IpAddr::from([192, 0, 2, ttl]));
+        assert_eq!(ways[0], (0, vec![ip(1), None, ip(3), ip(4)]));
+        assert_eq!(ways[1], (1, vec![ip(1), None, ip(3)]));
+    }
+
+    #[test]
+    fn a_destination_that_is_silent_for_once_ends_the_walk_all_the_same() {
+        let (probed, _) = walked(false);
+        assert_eq!(probed.last(), Some(&(2, 3)));
+        assert!(!probed.contains(&(0, 5)));
+    }
+}
