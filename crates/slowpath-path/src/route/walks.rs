@@ -142,8 +142,11 @@ mod tests {
         }
     }
 
-    /// Runs a round through a row whose destination is at distance 4 and whose hop 2 answers nothing; what was probed.
-    fn walked(answers_at_the_end: bool) -> (BTreeSet<(usize, u8)>, Vec<(usize, Way)>) {
+    /// What was probed: flow and distance.
+    type Probed = BTreeSet<(usize, u8)>;
+
+    /// Runs a round through a row whose destination is at distance 4 and whose hop 2 answers nothing.
+    fn walked(answers_at_the_end: bool) -> (Probed, Vec<(usize, Way)>) {
         let mut walks = Walks::new(
             3,
             Terrain {
@@ -154,7 +157,7 @@ mod tests {
                 gap: 5,
             },
         );
-        let mut probed = BTreeSet::new();
+        let mut probed = Probed::new();
         while let Next::Probe(probe) = walks.next(0) {
             assert!(probed.insert((probe.flow, probe.ttl)), "once is enough");
             match probe.ttl {
