@@ -33,6 +33,7 @@ pub mod control;
 pub mod file;
 pub mod icmp;
 pub mod keys;
+pub mod neck;
 pub mod packet;
 pub mod record;
 pub mod report;

@@ -22,6 +22,8 @@ pub struct PathCommand {
 pub enum PathAction {
     /// Measure one-way delay, loss, reordering and hops to and from a peer
     Owd(Box<Owd>),
+    /// Find the link that limits a path, and its rate
+    Neck(Box<super::neck::NeckArguments>),
     /// Answer measurements of others: OWAMP, TWAMP, STAMP
     Serve(Box<Serve>),
 }

@@ -3,11 +3,13 @@
 
 mod arguments;
 mod keys;
+mod neck;
 mod owd;
 mod serve;
 
 pub use arguments::{Ends, Owd, PathAction, PathCommand, Protocol, Serve};
 pub use keys::{KeyFileError, read_keys};
+pub use neck::NeckArguments;
 
 use crate::session::PathError;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -25,6 +27,9 @@ pub enum CommandError {
     /// The measurement did not come about.
     #[error("{0}")]
     Path(#[from] PathError),
+    /// The neck could not be measured.
+    #[error("{0}")]
+    Neck(#[from] crate::neck::NeckError),
     /// A name has no address.
     #[error("cannot find the address of {name}: {source}")]
     Resolve {
@@ -78,6 +83,7 @@ pub fn run(path: &PathCommand, out: &mut dyn Write) -> Result<(), CommandError> 
     }
     match &path.action {
         PathAction::Owd(owd) => owd::run(owd, &interrupted, out),
+        PathAction::Neck(neck) => neck::run(neck, &interrupted, out),
         PathAction::Serve(serve) => serve::run(serve, &interrupted, out),
     }
 }
