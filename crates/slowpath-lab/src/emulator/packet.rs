@@ -8,6 +8,8 @@ const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP6: u8 = 58;
+/// RFC 791 section 3.1: more fragments.
+const MORE: u16 = 0x2000;
 /// RFC 791 section 3.1 without options; RFC 8200 section 3.
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
@@ -35,6 +37,8 @@ pub(super) struct Parsed {
     payload: usize,
     /// A later fragment: no transport header.
     fragment: bool,
+    /// No router may fragment it: a bit in IPv4, always so in IPv6.
+    dont_fragment: bool,
 }
 
 /// A flow's key from its addresses and ports: FNV-1a, 64 bits.
@@ -81,6 +85,7 @@ impl Parsed {
             protocol,
             payload,
             fragment: offset != 0,
+            dont_fragment: header[6] & 0x40 != 0,
         })
     }
 
@@ -108,6 +113,7 @@ impl Parsed {
             protocol,
             payload: V6_HEADER,
             fragment: false,
+            dont_fragment: true,
         })
     }
 
@@ -153,23 +159,84 @@ fn change_word(bytes: &mut [u8], at: usize, change: impl FnOnce(&mut [u8])) {
 }
 
 /// Writes what the network changed into a packet that [`Parsed::new`] has read.
-pub(super) fn rewrite(bytes: &mut [u8], ttl: u8, marked: bool) {
+pub(super) fn rewrite(bytes: &mut [u8], ttl: u8, ecn: u8, dscp: Option<u8>) {
     if bytes.len() < V4_HEADER {
         return;
     }
+    let marks = |class: u8| dscp.map_or(class & !3, |dscp| dscp << 2) | (ecn & 3);
     if bytes[0] >> 4 == 4 {
         if bytes[8] != ttl {
             change_word(bytes, 8, |word| word[0] = ttl);
         }
-        if marked {
-            change_word(bytes, 0, |word| word[1] |= 3);
+        let class = marks(bytes[1]);
+        if bytes[1] != class {
+            change_word(bytes, 0, |word| word[1] = class);
         }
     } else {
         bytes[7] = ttl;
-        if marked {
-            // The traffic class lies across the first two bytes.
-            bytes[1] |= 0x30;
+        // The traffic class lies across the first two bytes.
+        let class = marks(bytes[0] << 4 | bytes[1] >> 4);
+        bytes[0] = (bytes[0] & 0xf0) | (class >> 4);
+        bytes[1] = (class << 4) | (bytes[1] & 0x0f);
+    }
+}
+
+/// The fragments of a packet for a line with that MTU (RFC 791 section 2.3 and 3.2); `None` where
+/// no router may make any, or the MTU leaves no room.
+pub(super) fn fragments(bytes: &[u8], mtu: u32) -> Option<Vec<Vec<u8>>> {
+    let parsed = Parsed::new(bytes)?;
+    if parsed.dont_fragment {
+        return None;
+    }
+    let (header, payload) = bytes.split_at(parsed.payload);
+    // The unit of offsets is eight bytes.
+    let room = (mtu as usize).checked_sub(header.len())? / 8 * 8;
+    if room == 0 {
+        return None;
+    }
+    let flags = u16::from_be_bytes([header[6], header[7]]);
+    let count = payload.len().div_ceil(room);
+    let fragment = |(number, part): (usize, &[u8])| {
+        let mut fragment = header.to_vec();
+        if number > 0 {
+            drop_options(&mut fragment[V4_HEADER..]);
         }
+        // Both fit: the packet's own length and offset did.
+        let length = (header.len() + part.len()) as u16;
+        let offset = (flags & 0x1fff) + (number * room / 8) as u16;
+        let more = if number + 1 < count {
+            MORE
+        } else {
+            flags & MORE
+        };
+        fragment[2..4].copy_from_slice(&length.to_be_bytes());
+        fragment[6..8].copy_from_slice(&(flags & 0x8000 | more | offset & 0x1fff).to_be_bytes());
+        fragment[10..12].fill(0);
+        let checksum = finished(sum(&fragment, 0));
+        fragment[10..12].copy_from_slice(&checksum);
+        fragment.extend_from_slice(part);
+        fragment
+    };
+    Some(payload.chunks(room).enumerate().map(fragment).collect())
+}
+
+/// RFC 791 section 3.1: only options with the copied flag are in later fragments. The others
+/// become no-operations, as Linux does it (`ip_options_fragment`).
+fn drop_options(mut options: &mut [u8]) {
+    while let [kind, ..] = options {
+        let length = match *kind {
+            0 => return,
+            1 => 1,
+            _ => options
+                .get(1)
+                .map_or(1, |length| usize::from(*length).max(2)),
+        };
+        let length = length.min(options.len());
+        let (option, rest) = options.split_at_mut(length);
+        if option[0] & 0x80 == 0 {
+            option.fill(1);
+        }
+        options = rest;
     }
 }
 
@@ -205,6 +272,8 @@ pub(super) enum Complaint {
     TimeExceeded,
     /// No route.
     Unreachable,
+    /// Longer than the next line's MTU, which is this: RFC 1191 section 4, RFC 4443 section 3.2.
+    TooBig(u32),
     /// No socket listens there: the router itself was asked.
     PortUnreachable,
 }
@@ -214,6 +283,7 @@ impl Complaint {
         match self {
             Complaint::TimeExceeded => [11, 0],
             Complaint::Unreachable => [3, 0],
+            Complaint::TooBig(_) => [3, 4],
             Complaint::PortUnreachable => [3, 3],
         }
     }
@@ -222,7 +292,17 @@ impl Complaint {
         match self {
             Complaint::TimeExceeded => [3, 0],
             Complaint::Unreachable => [1, 0],
+            Complaint::TooBig(_) => [2, 0],
             Complaint::PortUnreachable => [1, 4],
+        }
+    }
+
+    /// What stands behind type, code and checksum: RFC 1191's next-hop MTU is the lower half,
+    /// RFC 4443's MTU all of it.
+    fn rest(self) -> [u8; 4] {
+        match self {
+            Complaint::TooBig(mtu) => mtu.to_be_bytes(),
+            _ => [0; 4],
         }
     }
 }
@@ -241,11 +321,11 @@ pub(super) fn complaint(
     match parsed.source {
         IpAddr::V4(to) => {
             let quoted = &bytes[..bytes.len().min(V4_ERROR - V4_HEADER - 8)];
-            Some(icmp4(complaint.v4(), &[0; 4], quoted, from4, to))
+            Some(icmp4(complaint.v4(), &complaint.rest(), quoted, from4, to))
         }
         IpAddr::V6(to) => {
             let quoted = &bytes[..bytes.len().min(V6_ERROR - V6_HEADER - 8)];
-            Some(icmp6(complaint.v6(), &[0; 4], quoted, from6, to))
+            Some(icmp6(complaint.v6(), &complaint.rest(), quoted, from6, to))
         }
     }
 }

@@ -14,6 +14,7 @@
 //! corruption = { packets = [3, "7-9"], at-least = "100 B" }
 //! duplication = { every = 100, first = 5 }
 //! reordering = { share = "1 %", by = "5 ms" }
+//! # mtu, mtu-icmp, police, ecn, dscp: see `conditions`
 //! # burst = { begin = "1 %", end = "25 %", bad = "50 %", good = "0 %" }: Gilbert-Elliott
 //!
 //! [[route]]
@@ -23,6 +24,7 @@
 //! at = "1 s"                  # from the beginning unless given
 //! ```
 
+use super::conditions;
 use super::error::{Problem, ScenarioError};
 use super::hosts::hosts_called;
 use super::network::fits;
@@ -62,6 +64,7 @@ pub(super) fn lines(
             let boxed = Box::new(impairment);
             actions.push(Box::new(move |line| Action::Impair(line, boxed.clone())));
         }
+        let conditions = conditions::read(&section, &lines, topology, at)?;
         let up = section.get("up").map(|up| up.boolean()).transpose()?;
         section.done()?;
         let mut links: Vec<u32> = lines.iter().map(|line| line / 2).collect();
@@ -69,6 +72,11 @@ pub(super) fn lines(
         let all = actions
             .iter()
             .flat_map(|action| lines.iter().map(|line| action(*line)))
+            .chain(conditions.iter().flat_map(|condition| {
+                lines
+                    .iter()
+                    .map(|line| Action::Condition(*line, *condition))
+            }))
             .chain(
                 up.iter()
                     .flat_map(|up| links.iter().map(|link| Action::Up(*link, *up))),
@@ -81,7 +89,7 @@ pub(super) fn lines(
     Ok(())
 }
 
-fn entries(list: Option<Value<'_>>) -> Result<Vec<Value<'_>>, ScenarioError> {
+pub(super) fn entries(list: Option<Value<'_>>) -> Result<Vec<Value<'_>>, ScenarioError> {
     let Some(list) = list else {
         return Ok(Vec::new());
     };
@@ -92,7 +100,7 @@ fn entries(list: Option<Value<'_>>) -> Result<Vec<Value<'_>>, ScenarioError> {
     Ok(entries)
 }
 
-fn moment(section: &Section<'_>) -> Result<Time, ScenarioError> {
+pub(super) fn moment(section: &Section<'_>) -> Result<Time, ScenarioError> {
     let at = section.get("at").map(|at| at.span()).transpose()?;
     Ok(Time::ZERO + at.unwrap_or(Span::ZERO))
 }

@@ -131,6 +131,48 @@ pub struct Impairment {
     pub late: Late,
 }
 
+/// The longest packet that a line takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mtu {
+    /// Its length.
+    pub bytes: u32,
+    /// Whether the sender of a longer one gets an answer: from whoever carries the bytes.
+    pub reported: bool,
+}
+
+/// A policer: a token bucket of bytes that drops what finds too few. RFC 2697 with an excess
+/// burst size of 0 and drops for red; a packet's bytes are what it has on the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Police {
+    /// RFC 2697's committed information rate.
+    pub rate: Rate,
+    /// Its committed burst size, in bytes.
+    pub burst: u64,
+}
+
+/// Another DSCP (RFC 2474).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// Six bits.
+    pub dscp: u8,
+    /// The class that it means to switches behind the line.
+    pub class: u8,
+}
+
+/// What a line does to packets by their length, their rate and their marks. Each stays as it is
+/// until it is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Its MTU; none at the beginning. Asked by the switch at its beginning; no matter where a host is.
+    Mtu(Option<Mtu>),
+    /// Its policer; a new one is full. None at the beginning.
+    Police(Option<Police>),
+    /// Whether packets leave it without ECN.
+    ClearEcn(bool),
+    /// The DSCP that packets leave it with, if not their own.
+    Dscp(Option<Remark>),
+}
+
 /// The ports of a switch that lead to a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -151,6 +193,8 @@ pub enum Action {
     Propagation(u32, Span),
     /// What a line does to packets. Counts and random numbers go on.
     Impair(u32, Box<Impairment>),
+    /// What a line does to packets by length, rate and marks.
+    Condition(u32, Condition),
     /// A link goes down: what is on it is lost, and what is sent into it, until it is up again.
     /// Switches do not notice.
     Up(u32, bool),
