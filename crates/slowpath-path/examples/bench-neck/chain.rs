@@ -25,7 +25,7 @@ pub enum Kind {
     Congested,
     /// A narrow link, and two silent routers.
     Silent,
-    /// A narrow link, and two routers that answer rarely.
+    /// A narrow link, and three routers that limit their ICMP or answer after a random time.
     Limited,
 }
 
@@ -60,8 +60,8 @@ pub struct Chain {
     pub position: u8,
     /// Its rate if it is narrow, the cross traffic if it is congested, bits a second.
     rate: f64,
-    /// Routers with a fault.
-    faulty: Vec<u8>,
+    /// Routers that answer otherwise than at once, and how.
+    pub faulty: Vec<(u8, &'static str)>,
     /// Delay of a link, microseconds.
     delay: u64,
 }
@@ -91,12 +91,22 @@ impl Chain {
             Kind::Congested => 60e6 + draw.below(25_000_000) as f64,
             _ => 20e6 + draw.below(40_000_000) as f64,
         };
-        let faulty = match kind {
-            Kind::Narrow | Kind::Congested => Vec::new(),
-            Kind::Silent | Kind::Limited => (0..2)
-                .map(|_| 1 + draw.below(u64::from(hops - 1)) as u8)
-                .collect(),
+        let faults: &[&str] = match kind {
+            Kind::Narrow | Kind::Congested => &[],
+            Kind::Silent => &["silent = true"; 2],
+            Kind::Limited => &[
+                "icmp-rate = 1\nicmp-burst = 6",
+                "icmp-rate = 5",
+                "icmp-delay = { least = \"1 ms\", most = \"20 ms\" }",
+            ],
         };
+        let mut faulty: Vec<(u8, &str)> = Vec::new();
+        while faulty.len() < faults.len() {
+            let router = 1 + draw.below(u64::from(hops - 1)) as u8;
+            if faulty.iter().all(|it| it.0 != router) {
+                faulty.push((router, faults[faulty.len()]));
+            }
+        }
         Chain {
             kind,
             hops,
@@ -146,11 +156,7 @@ impl Chain {
             }
         }
         let mut more = String::new();
-        for router in &self.faulty {
-            let fault = match self.kind {
-                Kind::Limited => "icmp-rate = \"5 /s\"",
-                _ => "silent = true",
-            };
+        for (router, fault) in &self.faulty {
             writeln!(more, "[[router]]\non = \"r{router}\"\n{fault}")?;
         }
         let text = format!(

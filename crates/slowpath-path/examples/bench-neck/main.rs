@@ -135,6 +135,9 @@ fn judge(run: usize, chain: &Chain, report: &NeckReport, score: &mut Score) {
         report.rate_bound_bps,
         report.confidence,
     );
+    if !chain.faulty.is_empty() {
+        println!("    routers: {:?}", chain.faulty);
+    }
     for method in &report.methods {
         println!("    {method:?}");
     }

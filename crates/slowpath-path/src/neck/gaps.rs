@@ -11,7 +11,8 @@
 //! 5. The same over the medians of all trains gives the finding; the share of trains that agree is its confidence, and less
 //!    than half of them is no finding ([`LEAST_SHARE`]).
 //!
-//! A hop without both answers has no gap: a step is then between the hops that have, and the link is an interval.
+//! A hop whose gaps scatter so much that a tenth would not stand out, as those of a router that answers at random times, takes
+//! no part. A hop without both answers has no gap: a step is then between the hops that have, and the link is an interval.
 
 use super::links::Links;
 use super::statistics::{median, quantile};
@@ -23,6 +24,8 @@ pub const LEAST_CHANGE: f64 = 0.1;
 pub const LEAST_SHARE: f64 = 0.5;
 /// Trains with fewer gaps are not used.
 pub const LEAST_GAPS: usize = 4;
+/// A hop takes part only if its median is as exact as that, as a part of itself: a tenth has to stand out.
+const MOST_ERROR: f64 = 0.1;
 /// Trains that must have a hop's gap before it counts, where there are as many.
 const LEAST_TRAINS_OF_HOP: usize = 3;
 
@@ -131,10 +134,11 @@ pub fn find(trains: &[TrainGaps]) -> Option<TrainsFinding> {
         .iter()
         .filter(|gaps| gaps.len() >= LEAST_GAPS.min(hops(trains)))
         .collect();
-    let (links, behind) = choke_point(&medians(&used))?;
+    let medians = medians(&used);
+    let (links, behind) = choke_point(&medians)?;
     let points = |gaps: &TrainGaps| -> BTreeMap<u8, f64> {
-        let slowness = |(hop, gap): (&u8, &Gap)| (*hop, gap.slowness());
-        gaps.iter().map(slowness).collect()
+        let exact = gaps.iter().filter(|(hop, _)| medians.contains_key(hop));
+        exact.map(|(hop, gap)| (*hop, gap.slowness())).collect()
     };
     let agrees = |gaps: &&&TrainGaps| {
         choke_point(&points(gaps)).is_some_and(|(own, _)| own.common(links).is_some())
@@ -159,7 +163,7 @@ pub fn find(trains: &[TrainGaps]) -> Option<TrainsFinding> {
     })
 }
 
-/// The median time an octet of each hop that enough trains have.
+/// The median time an octet of each hop that enough trains have, and that is exact enough.
 fn medians(trains: &[&TrainGaps]) -> BTreeMap<u8, f64> {
     let mut of_hops: BTreeMap<u8, Vec<f64>> = BTreeMap::new();
     for (hop, gap) in trains.iter().flat_map(|gaps| gaps.iter()) {
@@ -167,12 +171,20 @@ fn medians(trains: &[&TrainGaps]) -> BTreeMap<u8, f64> {
     }
     let enough = LEAST_TRAINS_OF_HOP.min(trains.len());
     let of_hop = |(hop, values): (u8, Vec<f64>)| {
-        (values.len() >= enough)
-            .then(|| median(&values))
-            .flatten()
-            .map(|value| (hop, value))
+        let middle = median(&values).filter(|_| values.len() >= enough)?;
+        // This host's sending has no noise of a router's, and the first step is far from it.
+        let is_exact = hop == 0 || error_of_median(&values, middle) <= MOST_ERROR * middle;
+        is_exact.then_some((hop, middle))
     };
     of_hops.into_iter().filter_map(of_hop).collect()
+}
+
+/// The standard error of a median, from the median absolute deviation: 1.4826 of it are a standard deviation of a normal
+/// distribution, and a median's error is √(π/2) = 1.2533 times that of a mean.
+fn error_of_median(values: &[f64], middle: f64) -> f64 {
+    let deviations: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    let deviation = median(&deviations).unwrap_or(0.0);
+    1.4826 * 1.2533 * deviation / (values.len() as f64).sqrt()
 }
 
 /// The rate at which trains came to the last hop that has gaps, bits a second: what to load a path with whose choke point

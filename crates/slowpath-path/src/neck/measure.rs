@@ -12,7 +12,7 @@ use super::train::{TrainEnd, TrainPlan};
 use super::verdict::{NeckVerdict, combine};
 use crate::icmp::ErrorKind;
 use crate::socket::{monotonic, precise_timers};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
@@ -28,6 +28,8 @@ const PROBE_INTERVAL: i64 = 2 * MILLISECOND;
 /// Rounds without load before the trains, and before each burst.
 const IDLE_ROUNDS: usize = 4;
 const IDLE_ROUNDS_OF_BURST: usize = 2;
+/// Idle round trips that are enough of a hop that answers rarely.
+const ENOUGH_IDLE: usize = 4;
 /// Bursts of load.
 pub const BURSTS: u32 = 8;
 /// Octets of load of all bursts at most.
@@ -140,7 +142,7 @@ struct Measurement<'a> {
     /// How the last hop is asked; `None`: the destination does not answer.
     last: Option<Question>,
     plan: TrainPlan,
-    trains: Vec<TrainGaps>,
+    trains: Vec<(SentTrain, TrainPlan)>,
     round_trips: BTreeMap<u8, RoundTrips>,
     /// Trains in a row whose tail was lost.
     tails_lost: u32,
@@ -263,10 +265,22 @@ impl<'a> Measurement<'a> {
         medians.fold(0.0, f64::max) as i64
     }
 
+    /// Whether a hop has answered often enough without load and answers less than two of three probes: what it still
+    /// answers is for the load.
+    fn answers_rarely(&self, hop: u8) -> bool {
+        let idle = self.round_trips.get(&hop).map_or(0, |it| it.idle.len());
+        let asked = || self.prober.probes().iter().filter(|it| it.hop == hop);
+        let answered = asked().filter(|it| it.answer.is_some()).count();
+        idle >= ENOUGH_IDLE && answered * 3 < asked().count() * 2
+    }
+
     /// Asks each hop once.
     fn idle_round(&mut self) -> io::Result<()> {
         let mut numbers = Vec::new();
         for hop in self.shuffled() {
+            if self.answers_rarely(hop) {
+                continue;
+            }
             numbers.push(self.prober.send_probe(hop, self.question(hop))?);
             self.prober.wait(monotonic() + PROBE_INTERVAL, |_| false)?;
         }
@@ -307,12 +321,12 @@ impl<'a> Measurement<'a> {
             let began = monotonic();
             let patience = (2 * self.longest_round_trip()).max(200 * MILLISECOND);
             self.wait_for(&numbers, patience + train.took)?;
-            let gaps = self.gaps(&train);
+            self.trains.push((train.clone(), self.plan.clone()));
             let shortened = adapts && self.shorten(&train);
             if adapts && !shortened {
-                self.lengthen(&gaps);
+                self.lengthen(&train);
             }
-            self.trains.push(gaps);
+            self.choose_tail_only();
             if let Some(mtu) = self.prober.too_big.take() {
                 self.reduce_size(mtu as usize);
             }
@@ -321,22 +335,59 @@ impl<'a> Measurement<'a> {
         Ok(())
     }
 
-    /// The gaps of a train.
-    fn gaps(&self, train: &SentTrain) -> TrainGaps {
-        let mut ends: BTreeMap<u8, [Option<i64>; 2]> = BTreeMap::new();
-        for (number, hop, end) in &train.probes {
-            let at = self.prober.probe(*number).and_then(|it| it.answer?.at);
-            ends.entry(*hop).or_default()[usize::from(*end == TrainEnd::Tail)] = at;
-        }
-        let gap = |hop: u8, nanos: i64| {
-            let octets = self.plan.octets_between(hop) as f64;
-            let nanos = nanos as f64;
-            (nanos > 0.0).then_some((hop, Gap { nanos, octets }))
+    /// When a probe of a train was answered, by the kernel.
+    fn answered_at(&self, train: &SentTrain, hop: u8, end: TrainEnd) -> Option<i64> {
+        let mut probes = train.probes.iter();
+        let (number, ..) = probes.find(|it| (it.1, it.2) == (hop, end))?;
+        self.prober.probe(*number)?.answer?.at
+    }
+
+    /// How long after the beginning of a train a hop answers its first probe, ns: the median of those that were answered.
+    fn front_delay(&self, hop: u8) -> Option<i64> {
+        let delay = |(train, _): &(SentTrain, TrainPlan)| {
+            let at = self.answered_at(train, hop, TrainEnd::Front)?;
+            Some((at - train.began) as f64)
         };
-        let of_hops = ends
-            .into_iter()
-            .filter_map(|(hop, [front, tail])| gap(hop, tail? - front?));
-        gap(0, train.took).into_iter().chain(of_hops).collect()
+        let delays: Vec<f64> = self.trains.iter().filter_map(delay).collect();
+        median(&delays).map(|delay| delay as i64)
+    }
+
+    /// The gaps of all trains. Where a hop did not answer a train's first probe, it would have by what others say.
+    fn gaps(&self) -> Vec<TrainGaps> {
+        let delays: Vec<Option<i64>> = (0..=self.hops).map(|hop| self.front_delay(hop)).collect();
+        let of_train = |(train, plan): &(SentTrain, TrainPlan)| {
+            let gap = |hop: u8| {
+                let nanos = if hop == 0 {
+                    train.took
+                } else {
+                    let usual = delays.get(usize::from(hop)).copied().flatten();
+                    let usual = usual.map(|delay| train.began + delay);
+                    let front = self.answered_at(train, hop, TrainEnd::Front).or(usual)?;
+                    self.answered_at(train, hop, TrainEnd::Tail)? - front
+                };
+                let octets = plan.octets_between(hop) as f64;
+                let nanos = nanos as f64;
+                (nanos > 0.0).then_some((hop, Gap { nanos, octets }))
+            };
+            (0..=plan.hops).filter_map(gap).collect()
+        };
+        self.trains.iter().map(of_train).collect()
+    }
+
+    /// Hops that answered the fronts of two trains and not their tails, which passed them: their ICMP is limited, and
+    /// the tail says more.
+    fn choose_tail_only(&mut self) {
+        let limited = |hop: u8| {
+            let once = |(train, _): &&(SentTrain, TrainPlan)| {
+                self.answered_at(train, hop, TrainEnd::Front).is_some()
+                    && self.answered_at(train, hop, TrainEnd::Tail).is_none()
+                    && (hop + 1..=self.hops)
+                        .any(|later| self.answered_at(train, later, TrainEnd::Tail).is_some())
+            };
+            self.trains.iter().filter(once).count() >= 2
+        };
+        let limited: BTreeSet<u8> = (1..self.hops).filter(|hop| limited(*hop)).collect();
+        self.plan.tail_only.extend(limited);
     }
 
     /// Makes trains shorter where the last hop that answers the front does not answer the tail, twice in a row: a queue is
@@ -366,13 +417,18 @@ impl<'a> Measurement<'a> {
     }
 
     /// Makes trains longer where they pass in less time than stands out from the noise of stamps, unless they were shortened.
-    fn lengthen(&mut self, gaps: &TrainGaps) {
+    fn lengthen(&mut self, train: &SentTrain) {
         let shortened = |note: &NeckNote| matches!(note, NeckNote::TrainsShortened { .. });
-        let Some((_, gap)) = gaps.iter().next_back().filter(|(hop, _)| **hop > 0) else {
+        let gap = (1..=self.hops).rev().find_map(|hop| {
+            let front = self.answered_at(train, hop, TrainEnd::Front)?;
+            let tail = self.answered_at(train, hop, TrainEnd::Tail)?;
+            Some((tail - front) as f64).filter(|gap| *gap > 0.0)
+        });
+        let Some(gap) = gap else {
             return;
         };
-        if gap.nanos < SHORTEST_GAP && !self.notes.iter().any(shortened) {
-            let wanted = f64::from(self.plan.load_packets) * SHORTEST_GAP / gap.nanos;
+        if gap < SHORTEST_GAP && !self.notes.iter().any(shortened) {
+            let wanted = f64::from(self.plan.load_packets) * SHORTEST_GAP / gap;
             self.plan.load_packets =
                 (wanted as u32).clamp(self.plan.load_packets, MOST_LOAD_PACKETS);
         }
@@ -395,7 +451,7 @@ impl<'a> Measurement<'a> {
 
     /// Sends the bursts, each after rounds without load.
     fn send_load(&mut self) -> io::Result<()> {
-        let Some(rate) = gaps::rate_at_the_end(&self.trains) else {
+        let Some(rate) = gaps::rate_at_the_end(&self.gaps()) else {
             return Ok(());
         };
         let most = self.options.max_rate_bps as f64;
@@ -459,10 +515,11 @@ impl<'a> Measurement<'a> {
 
     /// What both methods make of it.
     fn report(mut self) -> NeckReport {
-        let trains = gaps::find(&self.trains);
+        let gaps = self.gaps();
+        let trains = gaps::find(&gaps);
         let loaded = loaded::find(&self.round_trips);
         let verdict = combine(trains.as_ref(), loaded.as_ref(), self.hops);
-        let hops = self.hop_reports();
+        let hops = self.hop_reports(&gaps);
         self.note_hops(&hops);
         if self.hops > 0 {
             match verdict {
@@ -505,18 +562,16 @@ impl<'a> Measurement<'a> {
     }
 
     /// A row a hop, this host first.
-    fn hop_reports(&self) -> Vec<HopReport> {
-        (0..=self.hops).map(|ttl| self.hop_report(ttl)).collect()
+    fn hop_reports(&self, gaps: &[TrainGaps]) -> Vec<HopReport> {
+        let report = |ttl| self.hop_report(ttl, gaps);
+        (0..=self.hops).map(report).collect()
     }
 
-    fn hop_report(&self, ttl: u8) -> HopReport {
+    fn hop_report(&self, ttl: u8, gaps: &[TrainGaps]) -> HopReport {
         let of_hop = || self.prober.probes().iter().filter(|probe| probe.hop == ttl);
         let answers = || of_hop().filter_map(|probe| probe.answer);
-        let gaps: Vec<Gap> = self
-            .trains
-            .iter()
-            .filter_map(|train| train.get(&ttl).copied())
-            .collect();
+        let gaps = gaps.iter().filter_map(|train| train.get(&ttl).copied());
+        let gaps: Vec<Gap> = gaps.collect();
         let value = |of: &dyn Fn(&Gap) -> f64| {
             let values: Vec<f64> = gaps.iter().map(of).collect();
             median(&values).map(|value| value as u64)

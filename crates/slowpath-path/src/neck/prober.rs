@@ -9,6 +9,7 @@ use super::train::{TrainEnd, TrainPacket, TrainPlan};
 use crate::icmp::{ErrorKind, RawIcmp};
 use crate::socket::{Datagram, WallClock, monotonic, send_batch, sleep_until};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -70,6 +71,8 @@ pub(super) enum Question {
 pub(super) struct SentTrain {
     /// Numbers of the probes, with hop and end.
     pub probes: Vec<(u16, u8, TrainEnd)>,
+    /// CLOCK_REALTIME just before it was sent, ns.
+    pub began: i64,
     /// How long sending it took, ns.
     pub took: i64,
 }
@@ -152,6 +155,7 @@ impl<'a> Prober<'a> {
             load_packets,
             load_octets: ip_octets(self.v4(), payload - LOAD_SHORTER),
             probe_octets: ip_octets(self.v4(), payload),
+            tail_only: BTreeSet::new(),
         }
     }
 
@@ -276,6 +280,7 @@ impl<'a> Prober<'a> {
         self.sent_octets += plan.octets() as u64;
         Ok(SentTrain {
             probes,
+            began,
             took: ended - began,
         })
     }

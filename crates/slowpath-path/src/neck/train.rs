@@ -7,6 +7,8 @@
 //! grow along any path (at 100 Mbit/s by 0.1 ms a link, 5 % of a train of 60 packets after ten links at 50 Mbit/s). Ours are as
 //! long as the load.
 
+use std::collections::BTreeSet;
+
 /// A packet of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrainPacket {
@@ -31,7 +33,7 @@ pub enum TrainEnd {
 }
 
 /// What a train is made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrainPlan {
     /// The last hop: the destination, or the last one that answers.
     pub hops: u8,
@@ -41,36 +43,53 @@ pub struct TrainPlan {
     pub load_octets: usize,
     /// Octets of IP of each of the train's probes.
     pub probe_octets: usize,
+    /// Hops that are asked behind the load only: they answer one packet and not a second one soon after. Load is in the
+    /// place of their first probes.
+    pub tail_only: BTreeSet<u8>,
 }
 
 impl TrainPlan {
     /// The packets in the order of sending.
     #[must_use]
     pub fn packets(&self) -> Vec<TrainPacket> {
-        let probe = |hop, end| TrainPacket::Probe { hop, end };
-        let front = (1..=self.hops).map(|hop| probe(hop, TrainEnd::Front));
+        let front = (1..=self.hops).map(|hop| match self.tail_only.contains(&hop) {
+            true => TrainPacket::Load,
+            false => TrainPacket::Probe {
+                hop,
+                end: TrainEnd::Front,
+            },
+        });
         let load = (0..self.load_packets).map(|_| TrainPacket::Load);
-        let tail = (1..=self.hops).rev().map(|hop| probe(hop, TrainEnd::Tail));
+        let tail = (1..=self.hops).rev().map(|hop| TrainPacket::Probe {
+            hop,
+            end: TrainEnd::Tail,
+        });
         front.chain(load).chain(tail).collect()
     }
 
-    /// Octets of IP that come to a hop after its first probe, its second probe included; hop 0 is this host, which
-    /// sends all but the first packet in that time.
+    /// Octets of IP that come to a hop after the place of its first probe, its second probe included. Hop 0 is this host,
+    /// which sends all but the first packet in that time.
     #[must_use]
     pub fn octets_between(&self, hop: u8) -> usize {
-        let inner = 2 * usize::from(self.hops.saturating_sub(hop.max(1)));
-        // Of this host's own gap the first packet's probe is not part, as of hop 1's.
-        inner * self.probe_octets + self.load_octets() + self.probe_octets
+        let first = usize::from(hop.max(1));
+        let packets = self.packets();
+        // Those before its first probe, and as many behind its second, expire before it.
+        let reaching = packets.get(first..(packets.len() + 1).saturating_sub(first));
+        reaching.map_or(0, |packets| self.octets_of(packets))
     }
 
-    fn load_octets(&self) -> usize {
-        self.load_packets as usize * self.load_octets
+    fn octets_of(&self, packets: &[TrainPacket]) -> usize {
+        let octets = |packet: &TrainPacket| match packet {
+            TrainPacket::Probe { .. } => self.probe_octets,
+            TrainPacket::Load => self.load_octets,
+        };
+        packets.iter().map(octets).sum()
     }
 
     /// Octets of IP of the whole train.
     #[must_use]
     pub fn octets(&self) -> usize {
-        2 * usize::from(self.hops) * self.probe_octets + self.load_octets()
+        self.octets_of(&self.packets())
     }
 }
 
@@ -85,6 +104,7 @@ mod tests {
             load_packets: 2,
             load_octets: 1_000,
             probe_octets: 60,
+            tail_only: BTreeSet::new(),
         };
         let probe = |hop, end| TrainPacket::Probe { hop, end };
         use TrainEnd::{Front, Tail};
@@ -105,5 +125,14 @@ mod tests {
         assert_eq!(plan.octets_between(1), 2_300);
         assert_eq!(plan.octets_between(0), 2_300);
         assert_eq!(plan.octets(), 2_360);
+        // Of hop 2's first probe load is in the place: that is between hop 1's.
+        let plan = TrainPlan {
+            tail_only: BTreeSet::from([2]),
+            ..plan
+        };
+        assert_eq!(plan.packets()[1], TrainPacket::Load);
+        assert_eq!(plan.packets().len(), 8);
+        assert_eq!(plan.octets_between(2), 2_180);
+        assert_eq!(plan.octets_between(1), 3_240);
     }
 }

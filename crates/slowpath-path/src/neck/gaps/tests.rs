@@ -107,6 +107,19 @@ fn one_late_answer_of_a_router_moves_nothing() {
 }
 
 #[test]
+fn a_router_that_answers_at_random_times_takes_no_part() {
+    let mut trains = vec![train(&narrow(6, 40.0 * MBIT)); 10];
+    // The gap behind the neck is 16.8 ms; hop 6 adds from -14 to 13 ms. Its median is 2 ms too low: nearly a level of its own.
+    for (number, gaps) in (0..).zip(&mut trains) {
+        let gap = gaps.get_mut(&6).expect("it is there");
+        gap.nanos += (f64::from(number) * 3.0 - 14.0) * 1e6;
+    }
+    // Half of the deviations from the median are 7.5 ms and more: 1.858 · 7.5 / √10 = 4.4 ms, above a tenth of 16.3 ms.
+    let found = find(&trains).expect("a neck");
+    assert_eq!((found.links.least, found.links.most), (6, 7));
+}
+
+#[test]
 fn trains_that_disagree_are_no_finding() {
     let trains: Vec<TrainGaps> = (1..=10)
         .map(|link| train(&narrow(link, 40.0 * MBIT)))
