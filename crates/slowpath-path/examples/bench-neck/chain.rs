@@ -5,7 +5,8 @@ use slowpath_lab::emulator::{Lab, Options};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_path::socket::{monotonic, precise_timers, sleep_until};
 use std::fmt::Write as _;
-use std::net::UdpSocket;
+use std::io::{Read, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,8 @@ pub enum Kind {
     Narrow,
     /// A link that others load with 60 to 85 Mbit/s.
     Congested,
+    /// A link that a TCP connection of others fills.
+    Tcp,
     /// A narrow link, and two silent routers.
     Silent,
     /// A narrow link, and three routers that limit their ICMP or answer after a random time.
@@ -30,10 +33,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether others limit the path.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Kind::Congested | Kind::Tcp)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Kind::Narrow => "narrow",
             Kind::Congested => "congested",
+            Kind::Tcp => "tcp",
             Kind::Silent => "silent",
             Kind::Limited => "limited",
         }
@@ -44,7 +53,13 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Kind::Narrow, Kind::Congested, Kind::Silent, Kind::Limited];
+        let all = [
+            Kind::Narrow,
+            Kind::Congested,
+            Kind::Tcp,
+            Kind::Silent,
+            Kind::Limited,
+        ];
         let found = all.into_iter().find(|kind| kind.name() == text);
         found.ok_or_else(|| format!("no kind {text}"))
     }
@@ -85,14 +100,15 @@ impl Chain {
         let mut draw = Draw(seed.wrapping_mul(1_000_003).wrapping_add(run as u64));
         let hops = 8 + draw.below(7) as u8;
         // Cross traffic needs a router before the link.
-        let first = if kind == Kind::Congested { 2 } else { 1 };
+        let first = if kind.is_shared() { 2 } else { 1 };
         let position = first + draw.below(u64::from(hops - first) + 1) as u8;
         let rate = match kind {
             Kind::Congested => 60e6 + draw.below(25_000_000) as f64,
+            Kind::Tcp => WIDE,
             _ => 20e6 + draw.below(40_000_000) as f64,
         };
         let faults: &[&str] = match kind {
-            Kind::Narrow | Kind::Congested => &[],
+            Kind::Narrow | Kind::Congested | Kind::Tcp => &[],
             Kind::Silent => &["silent = true"; 2],
             Kind::Limited => &[
                 "icmp-rate = 1\nicmp-burst = 6",
@@ -121,7 +137,7 @@ impl Chain {
     /// congested one, which it reaches at the rate of the links before.
     pub fn rate_bound(&self) -> f64 {
         match self.kind {
-            Kind::Congested => WIDE * WIDE / (WIDE + self.rate),
+            Kind::Congested | Kind::Tcp => WIDE * WIDE / (WIDE + self.rate),
             _ => self.rate,
         }
     }
@@ -134,7 +150,7 @@ impl Chain {
         nodes.push("b".to_owned());
         let mut links = String::new();
         for (link, ends) in (1..).zip(nodes.windows(2)) {
-            let own = match link == self.position && self.kind != Kind::Congested {
+            let own = match link == self.position && !self.kind.is_shared() {
                 true => format!(", rate = \"{} bit/s\"", self.rate as u64),
                 false => String::new(),
             };
@@ -145,7 +161,7 @@ impl Chain {
             )?;
         }
         let mut hosts = vec!["a", "b"];
-        if self.kind == Kind::Congested {
+        if self.kind.is_shared() {
             let (before, behind) = self.ends();
             hosts.extend(["x", "y"]);
             for (host, router) in [("x", before), ("y", behind)] {
@@ -179,17 +195,31 @@ impl Chain {
 
     /// Starts the cross traffic.
     pub fn start_cross(&self, network: &Lab) -> Result<Option<Cross>, Box<dyn std::error::Error>> {
-        if self.kind != Kind::Congested {
+        if !self.kind.is_shared() {
             return Ok(None);
         }
         let sink = if self.position == self.hops { "b" } else { "y" };
         let sink = network.host(sink).ok_or("no sink")?;
         let to = (sink.ipv4(), 9_000);
-        let receiver = sink.run(|| UdpSocket::bind(to))??;
         let source = network.host("x").ok_or("no source")?;
+        let stop = Arc::new(AtomicBool::new(false));
+        if self.kind == Kind::Tcp {
+            let listener = sink.run(|| TcpListener::bind(to))??;
+            let sender = source.run(|| TcpStream::connect(to))??;
+            rustix::net::sockopt::set_tcp_congestion(&sender, "cubic")?;
+            let (receiver, _) = listener.accept()?;
+            let own = Arc::clone(&stop);
+            std::thread::spawn(move || drain(receiver));
+            let thread = std::thread::spawn(move || fill(sender, &own));
+            return Ok(Some(Cross {
+                stop,
+                thread: Some(thread),
+                _receiver: None,
+            }));
+        }
+        let receiver = sink.run(|| UdpSocket::bind(to))??;
         let sender = source.run(|| UdpSocket::bind("0.0.0.0:0"))??;
         sender.connect(to)?;
-        let stop = Arc::new(AtomicBool::new(false));
         let (rate, seed) = (self.rate, u64::from(self.position));
         let thread = {
             let stop = Arc::clone(&stop);
@@ -198,9 +228,21 @@ impl Chain {
         Ok(Some(Cross {
             stop,
             thread: Some(thread),
-            _receiver: receiver,
+            _receiver: Some(receiver),
         }))
     }
+}
+
+/// Sends as much as TCP lets it.
+fn fill(mut sender: TcpStream, stop: &AtomicBool) {
+    let data = vec![0; 64 << 10];
+    while !stop.load(Ordering::Relaxed) && sender.write_all(&data).is_ok() {}
+}
+
+/// Reads until the end.
+fn drain(mut receiver: TcpStream) {
+    let mut data = vec![0; 64 << 10];
+    while receiver.read(&mut data).is_ok_and(|count| count > 0) {}
 }
 
 /// Packets at exponential intervals until it is stopped.
@@ -221,7 +263,7 @@ fn cross(sender: &UdpSocket, rate: f64, seed: u64, stop: &AtomicBool) {
 pub struct Cross {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    _receiver: UdpSocket,
+    _receiver: Option<UdpSocket>,
 }
 
 impl Drop for Cross {

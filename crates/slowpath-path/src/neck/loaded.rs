@@ -7,10 +7,13 @@
 //! 1. A hop's *added delay* is its round trip under load less its median round trip without.
 //! 2. For each link the hops before it are taken to have no added delay, those behind it their median; the link with the
 //!    least sum of absolute deviations of the hops' medians from that is the change.
-//! 3. The added delay behind it must be at least [`LEAST_ADDED`] and three times the spread of round trips without load.
+//! 3. The added delay behind it must be at least [`LEAST_ADDED`].
 //! 4. The rank-sum test between the nearest hops on both sides (behind the first link: loaded against idle), times the
 //!    number of links it could have been, must be below [`SIGNIFICANT`].
 //! 5. The share of bursts that show the same change by themselves is the confidence; less than half is no finding.
+//!
+//! Where load shows no change, others may fill the queue without it and leave it no room: then the same is done with what
+//! all round trips, with and without load, exceed the tenth of them that is the shortest.
 
 use super::links::Links;
 use super::statistics::{median, quantile, rank_sum};
@@ -28,11 +31,33 @@ const LEAST_ANSWERS: usize = 3;
 /// A hop's round trips, ns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoundTrips {
-    /// Without our load.
-    pub idle: Vec<f64>,
+    /// Without our load: the number of the burst that followed, and the round trip.
+    pub idle: Vec<(u32, f64)>,
     /// Under load: the burst's number, and the round trip.
     pub loaded: Vec<(u32, f64)>,
 }
+
+impl RoundTrips {
+    /// The median without load.
+    #[must_use]
+    pub fn median_idle(&self) -> Option<f64> {
+        median(&values(&self.idle))
+    }
+
+    /// The median under load.
+    #[must_use]
+    pub fn median_loaded(&self) -> Option<f64> {
+        median(&values(&self.loaded))
+    }
+}
+
+/// The values of numbered samples.
+fn values(samples: &[(u32, f64)]) -> Vec<f64> {
+    samples.iter().map(|it| it.1).collect()
+}
+
+/// Numbered delays of each hop.
+type Delays = BTreeMap<u8, Vec<(u32, f64)>>;
 
 /// What round trips under load say.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +74,8 @@ pub struct LoadedFinding {
     pub p_value: f64,
     /// The last hop that has answers enough.
     pub last_hop: u8,
+    /// The queue is there without our load.
+    pub of_others: bool,
 }
 
 /// A change of added delay.
@@ -88,25 +115,34 @@ fn change(added: &BTreeMap<u8, f64>) -> Option<Change> {
 /// The finding; `None`: no queue was filled that some hops are before and others behind, or too few bursts agree.
 #[must_use]
 pub fn find(hops: &BTreeMap<u8, RoundTrips>) -> Option<LoadedFinding> {
-    let added = added(hops);
-    let medians = of_each(&added, |samples| {
-        median(&samples.iter().map(|it| it.1).collect::<Vec<f64>>())
-    });
+    let idle = |hop: u8| {
+        let trips = hops.get(&hop)?;
+        let median = trips.median_idle()?;
+        Some(trips.idle.iter().map(|it| it.1 - median).collect())
+    };
+    let of_load = find_in(&added(hops), &idle);
+    of_load.or_else(|| {
+        // Behind the first link there is nothing to compare with.
+        let of_others = find_in(&variable(hops), &|_| None)?;
+        Some(LoadedFinding {
+            of_others: true,
+            ..of_others
+        })
+    })
+}
+
+/// The finding of delays; `idle` has those of a hop without load.
+fn find_in(delays: &Delays, idle: &dyn Fn(u8) -> Option<Vec<f64>>) -> Option<LoadedFinding> {
+    let medians = of_each(delays, |samples| median(&values(samples)));
     let change = change(&medians)?;
-    if change.added < 3.0 * spread(hops) {
-        return None;
-    }
-    let delays = |hop: u8| -> Vec<f64> {
-        let samples = added.get(&hop).into_iter().flatten();
-        samples.map(|it| it.1).collect()
-    };
+    let of_hop = |hop: u8| delays.get(&hop).map_or(Vec::new(), |it| values(it));
     let low = match change.before {
-        0 => idle_deviations(hops.get(&change.after)?)?,
-        before => delays(before),
+        0 => idle(change.after)?,
+        before => of_hop(before),
     };
-    let p_value = (rank_sum(&low, &delays(change.after)) * medians.len() as f64).min(1.0);
+    let p_value = (rank_sum(&low, &of_hop(change.after)) * medians.len() as f64).min(1.0);
     let links = Links::between(change.before, change.after)?;
-    let (agreeing, bursts) = votes(&added, links);
+    let (agreeing, bursts) = votes(delays, links);
     let confidence = agreeing as f64 / bursts.max(1) as f64;
     let last_hop = *medians.keys().next_back()?;
     (p_value < SIGNIFICANT && confidence >= LEAST_SHARE).then_some(LoadedFinding {
@@ -116,38 +152,34 @@ pub fn find(hops: &BTreeMap<u8, RoundTrips>) -> Option<LoadedFinding> {
         added_nanos: change.added,
         p_value,
         last_hop,
+        of_others: false,
     })
 }
 
-/// Each hop's added delays, with their bursts.
-fn added(hops: &BTreeMap<u8, RoundTrips>) -> BTreeMap<u8, Vec<(u32, f64)>> {
+/// What round trips under load exceed the median of those without by.
+fn added(hops: &BTreeMap<u8, RoundTrips>) -> Delays {
     let of_hop = |(hop, trips): (&u8, &RoundTrips)| {
         let enough = trips.idle.len().min(trips.loaded.len()) >= LEAST_ANSWERS;
-        let idle = median(&trips.idle).filter(|_| enough)?;
+        let idle = trips.median_idle().filter(|_| enough)?;
         let added = |(burst, trip): &(u32, f64)| (*burst, trip - idle);
         Some((*hop, trips.loaded.iter().map(added).collect()))
     };
     hops.iter().filter_map(of_hop).collect()
 }
 
-/// How much each hop's round trips without load differ from their median.
-fn idle_deviations(trips: &RoundTrips) -> Option<Vec<f64>> {
-    let idle = median(&trips.idle)?;
-    Some(trips.idle.iter().map(|trip| trip - idle).collect())
-}
-
-/// The spread of round trips without load: half of the width of the middle 80 %, the median of the hops.
-fn spread(hops: &BTreeMap<u8, RoundTrips>) -> f64 {
-    let width = |trips: &RoundTrips| {
-        let (low, high) = (quantile(&trips.idle, 0.1)?, quantile(&trips.idle, 0.9)?);
-        Some((high - low) / 2.0)
+/// What all round trips exceed the tenth by that is the shortest.
+fn variable(hops: &BTreeMap<u8, RoundTrips>) -> Delays {
+    let of_hop = |(hop, trips): (&u8, &RoundTrips)| {
+        let all = [trips.idle.as_slice(), trips.loaded.as_slice()].concat();
+        let least = quantile(&values(&all), 0.1).filter(|_| all.len() >= LEAST_ANSWERS)?;
+        let more = all.iter().map(|(burst, trip)| (*burst, trip - least));
+        Some((*hop, more.collect()))
     };
-    let widths: Vec<f64> = hops.values().filter_map(width).collect();
-    median(&widths).unwrap_or(0.0)
+    hops.iter().filter_map(of_hop).collect()
 }
 
 /// Bursts whose own change has a link in common, of those that have hops on both sides.
-fn votes(added: &BTreeMap<u8, Vec<(u32, f64)>>, links: Links) -> (usize, usize) {
+fn votes(added: &Delays, links: Links) -> (usize, usize) {
     let bursts: BTreeSet<u32> = added.values().flatten().map(|it| it.0).collect();
     let (mut agreeing, mut voting) = (0, 0);
     for burst in bursts {
@@ -166,10 +198,7 @@ fn votes(added: &BTreeMap<u8, Vec<(u32, f64)>>, links: Links) -> (usize, usize) 
     (agreeing, voting)
 }
 
-fn of_each(
-    added: &BTreeMap<u8, Vec<(u32, f64)>>,
-    value: impl Fn(&[(u32, f64)]) -> Option<f64>,
-) -> BTreeMap<u8, f64> {
+fn of_each(added: &Delays, value: impl Fn(&[(u32, f64)]) -> Option<f64>) -> BTreeMap<u8, f64> {
     let of_hop = |(hop, samples): (&u8, &Vec<(u32, f64)>)| Some((*hop, value(samples)?));
     added.iter().filter_map(of_hop).collect()
 }

@@ -182,7 +182,7 @@ impl<'a> Measurement<'a> {
         }
         self.plan.hops = self.hops;
         for _ in 0..IDLE_ROUNDS {
-            self.idle_round()?;
+            self.idle_round(0)?;
         }
         (self.progress)("sending trains");
         self.send_trains()?;
@@ -261,7 +261,10 @@ impl<'a> Measurement<'a> {
 
     /// The longest median round trip without load, ns.
     fn longest_round_trip(&self) -> i64 {
-        let medians = self.round_trips.values().filter_map(|it| median(&it.idle));
+        let medians = self
+            .round_trips
+            .values()
+            .filter_map(RoundTrips::median_idle);
         medians.fold(0.0, f64::max) as i64
     }
 
@@ -274,8 +277,8 @@ impl<'a> Measurement<'a> {
         idle >= ENOUGH_IDLE && answered * 3 < asked().count() * 2
     }
 
-    /// Asks each hop once.
-    fn idle_round(&mut self) -> io::Result<()> {
+    /// Asks each hop once; which burst follows.
+    fn idle_round(&mut self, burst: u32) -> io::Result<()> {
         let mut numbers = Vec::new();
         for hop in self.shuffled() {
             if self.answers_rarely(hop) {
@@ -293,7 +296,11 @@ impl<'a> Measurement<'a> {
         for number in numbers {
             let probe = self.prober.probe(number);
             if let Some((hop, trip)) = probe.and_then(|it| Some((it.hop, it.round_trip()?))) {
-                self.round_trips.entry(hop).or_default().idle.push(trip);
+                self.round_trips
+                    .entry(hop)
+                    .or_default()
+                    .idle
+                    .push((burst, trip));
             }
         }
         Ok(())
@@ -374,7 +381,7 @@ impl<'a> Measurement<'a> {
         self.trains.iter().map(of_train).collect()
     }
 
-    /// Hops that answered the fronts of two trains and not their tails, which passed them: their ICMP is limited, and
+    /// Hops that answered the fronts of half of the trains and not their tails, though later ones passed them: their ICMP is limited, and
     /// the tail says more.
     fn choose_tail_only(&mut self) {
         let limited = |hop: u8| {
@@ -384,7 +391,8 @@ impl<'a> Measurement<'a> {
                     && (hop + 1..=self.hops)
                         .any(|later| self.answered_at(train, later, TrainEnd::Tail).is_some())
             };
-            self.trains.iter().filter(once).count() >= 2
+            let count = self.trains.iter().filter(once).count();
+            count >= 2 && count * 2 >= self.trains.len()
         };
         let limited: BTreeSet<u8> = (1..self.hops).filter(|hop| limited(*hop)).collect();
         self.plan.tail_only.extend(limited);
@@ -463,7 +471,7 @@ impl<'a> Measurement<'a> {
         let rate = wanted.min(most);
         for number in 0..BURSTS {
             for _ in 0..IDLE_ROUNDS_OF_BURST {
-                self.idle_round()?;
+                self.idle_round(number)?;
             }
             if self.prober.stopped() {
                 return Ok(());
@@ -521,6 +529,9 @@ impl<'a> Measurement<'a> {
         let verdict = combine(trains.as_ref(), loaded.as_ref(), self.hops);
         let hops = self.hop_reports(&gaps);
         self.note_hops(&hops);
+        if loaded.as_ref().is_some_and(|it| it.of_others) {
+            self.notes.push(NeckNote::QueueOfOthers);
+        }
         if self.hops > 0 {
             match verdict {
                 NeckVerdict::Link { .. } => {}
@@ -577,8 +588,6 @@ impl<'a> Measurement<'a> {
             median(&values).map(|value| value as u64)
         };
         let trips = self.round_trips.get(&ttl);
-        let loaded =
-            |trips: &RoundTrips| -> Vec<f64> { trips.loaded.iter().map(|it| it.1).collect() };
         HopReport {
             ttl,
             address: answers().next().map(|answer| answer.from),
@@ -586,8 +595,10 @@ impl<'a> Measurement<'a> {
             rate_bps: value(&|gap| gap.octets * 8e9 / gap.nanos),
             asked: of_hop().count() as u64,
             answered: answers().count() as u64,
-            idle_rtt_ns: trips.and_then(|it| median(&it.idle)).map(|it| it as u64),
-            loaded_rtt_ns: trips.and_then(|it| median(&loaded(it))).map(|it| it as u64),
+            idle_rtt_ns: trips.and_then(RoundTrips::median_idle).map(|it| it as u64),
+            loaded_rtt_ns: trips
+                .and_then(RoundTrips::median_loaded)
+                .map(|it| it as u64),
         }
     }
 

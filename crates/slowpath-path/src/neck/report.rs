@@ -186,6 +186,8 @@ pub enum NeckNote {
         /// Octets of IP.
         size: usize,
     },
+    /// The queue that some hops are before and others behind is that of others' traffic: our load added nothing to it.
+    QueueOfOthers,
     /// The load was held at the highest rate allowed, which may be too little to fill a queue.
     LoadHeldBack {
         /// Bits of IP a second.
@@ -364,6 +366,9 @@ fn note_text(note: &NeckNote) -> Option<String> {
         ),
         NeckNote::PacketsShortened { size } => {
             format!("a link carries only shorter packets: they were made {size} octets long")
+        }
+        NeckNote::QueueOfOthers => {
+            "others' traffic fills the queue there: our load added nothing to it".to_owned()
         }
         NeckNote::LoadHeldBack { rate_bps } => format!(
             "load was held at {} Mbit/s (--max-rate), which may fill no queue",

@@ -68,6 +68,7 @@ mod tests {
             added_nanos: 1e7,
             p_value: 0.001,
             last_hop: 10,
+            of_others: false,
         };
         (trains, loaded)
     }

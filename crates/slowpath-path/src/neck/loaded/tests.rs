@@ -13,7 +13,7 @@ fn path(length: u8, link: u8, queue: f64) -> BTreeMap<u8, RoundTrips> {
         let added = if hop >= link { queue } else { 0.0 };
         // The queue grows while a burst lasts.
         let loaded = (0..16u32).map(|n| (n / 2, base + added * (0.8 + 0.4 * f64::from(n % 2))));
-        let idle = (0..16u32).map(|n| base + f64::from(n % 3) * 0.02 * MS);
+        let idle = (0..16u32).map(|n| (n / 2, base + f64::from(n % 3) * 0.02 * MS));
         let trips = RoundTrips {
             idle: idle.collect(),
             loaded: loaded.collect(),
@@ -36,17 +36,34 @@ fn the_hops_behind_the_queue_are_found_at_every_position() {
 }
 
 #[test]
-fn no_queue_and_a_queue_within_the_noise_are_no_finding() {
+fn no_queue_and_one_of_half_a_millisecond_are_no_finding() {
     assert_eq!(find(&path(10, 4, 0.0)), None);
     assert_eq!(find(&path(10, 4, 0.5 * MS)), None);
-    let mut noisy = path(10, 4, 5.0 * MS);
-    for trips in noisy.values_mut() {
-        for (number, idle) in trips.idle.iter_mut().enumerate() {
-            *idle += if number % 2 == 0 { 10.0 * MS } else { 0.0 };
+    assert_eq!(find(&BTreeMap::new()), None);
+}
+
+#[test]
+fn a_queue_that_others_fill_is_found_where_load_adds_nothing() {
+    let mut hops = path(10, 6, 0.0);
+    for (_, trips) in hops.range_mut(6..) {
+        // Others' queue: 0 to 15 ms, as often with load as without.
+        for samples in [&mut trips.idle, &mut trips.loaded] {
+            for (number, sample) in (0..).zip(samples) {
+                sample.1 += f64::from(number * 7 % 16) * MS;
+            }
         }
     }
-    assert_eq!(find(&noisy), None);
-    assert_eq!(find(&BTreeMap::new()), None);
+    let found = find(&hops).expect("a queue");
+    assert_eq!((found.links.single(), found.of_others), (Some(6), true));
+    // The tenth that is the shortest has 1 ms at most, and the median 7 or 8 ms.
+    assert!(
+        (5.0 * MS..9.0 * MS).contains(&found.added_nanos),
+        "{}",
+        found.added_nanos
+    );
+    // With load above it, it is the load's.
+    let found = find(&path(10, 6, 15.0 * MS)).expect("a queue");
+    assert!(!found.of_others);
 }
 
 #[test]
@@ -78,7 +95,7 @@ fn bursts_that_disagree_are_no_finding() {
             (burst, base + if behind { 15.0 * MS } else { 0.0 })
         });
         let trips = RoundTrips {
-            idle: vec![base; 10],
+            idle: (0..10).map(|burst| (burst, base)).collect(),
             loaded: loaded.collect(),
         };
         (hop, trips)
@@ -89,7 +106,7 @@ fn bursts_that_disagree_are_no_finding() {
 proptest! {
     #[test]
     fn any_round_trips_give_a_link_of_the_path_or_none(hops in prop::collection::btree_map(1u8..20, (
-        prop::collection::vec(0.0f64..1e8, 0..10), prop::collection::vec((0u32..8, 0.0f64..1e8), 0..20)), 0..12)) {
+        prop::collection::vec((0u32..8, 0.0f64..1e8), 0..10), prop::collection::vec((0u32..8, 0.0f64..1e8), 0..20)), 0..12)) {
         let hops: BTreeMap<u8, RoundTrips> = hops.into_iter()
             .map(|(hop, (idle, loaded))| (hop, RoundTrips { idle, loaded }))
             .collect();
