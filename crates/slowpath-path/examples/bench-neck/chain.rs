@@ -79,6 +79,8 @@ pub struct Chain {
     pub faulty: Vec<(u8, &'static str)>,
     /// Delay of a link, microseconds.
     delay: u64,
+    /// Packets that a router's queue holds.
+    buffer: u64,
 }
 
 /// SplitMix64.
@@ -130,6 +132,7 @@ impl Chain {
             rate,
             faulty,
             delay: 200 + draw.below(2_000),
+            buffer: [60, 100, 200][draw.below(3) as usize],
         }
     }
 
@@ -139,6 +142,14 @@ impl Chain {
         match self.kind {
             Kind::Congested | Kind::Tcp => WIDE * WIDE / (WIDE + self.rate),
             _ => self.rate,
+        }
+    }
+
+    /// What the link carries, and what others leave of it.
+    pub fn capacity(&self) -> (f64, f64) {
+        match self.kind.is_shared() {
+            true => (WIDE, WIDE - self.rate),
+            false => (self.rate, self.rate),
         }
     }
 
@@ -178,8 +189,8 @@ impl Chain {
         let text = format!(
             "[topology]\nkind = \"custom\"\nhosts = {hosts:?}\nswitches = {routers:?}\n\
              links = {{ rate = \"100 Mbit/s\", delay = \"{} us\" }}\nlink = [\n{links}]\n\
-             [switch]\nbuffer = \"200 packets\"\n{more}",
-            self.delay
+             [switch]\nbuffer = \"{} packets\"\n{more}",
+            self.delay, self.buffer
         );
         let files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
         let scenario = Scenario::parse_for(&text, &files, Substrate::Emulator)

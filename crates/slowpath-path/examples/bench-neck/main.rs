@@ -52,6 +52,8 @@ struct Score {
     within: usize,
     unknown: usize,
     rate_errors: Vec<f64>,
+    capacity_errors: Vec<f64>,
+    available_errors: Vec<f64>,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -86,14 +88,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("    the emulator: {complaint}");
         }
     }
-    score.rate_errors.sort_by(f64::total_cmp);
-    let median = score.rate_errors.get(score.rate_errors.len() / 2);
+    let median = |errors: &mut Vec<f64>| {
+        errors.sort_by(f64::total_cmp);
+        errors.get(errors.len() / 2).copied()
+    };
     println!(
         "{}",
         serde_json::json!({
             "seed": given.seed, "kind": given.kind.name(), "runs": given.runs, "right": score.right,
             "interval_holds_it": score.within, "wrong": score.wrong, "cannot_tell": score.unknown,
-            "rate_error_median": median,
+            "rate_error_median": median(&mut score.rate_errors),
+            "capacity_error_median": median(&mut score.capacity_errors),
+            "available_error_median": median(&mut score.available_errors),
         })
     );
     Ok(())
@@ -134,6 +140,22 @@ fn judge(run: usize, chain: &Chain, report: &NeckReport, score: &mut Score) {
         report.link.map(|link| link.links),
         report.rate_bound_bps,
         report.confidence,
+    );
+    let near =
+        |value: Option<u64>, truth: f64| value.map(|value| (value as f64 / truth - 1.0).abs());
+    let (capacity, available) = chain.capacity();
+    score
+        .capacity_errors
+        .extend(near(report.capacity_bps, capacity));
+    score
+        .available_errors
+        .extend(near(report.available_bps, available));
+    println!(
+        "    capacity {:?} of {:.1}, available {:?} of {:.1}",
+        report.capacity_bps,
+        capacity / 1e6,
+        report.available_bps,
+        available / 1e6
     );
     if !chain.faulty.is_empty() {
         println!("    routers: {:?}", chain.faulty);

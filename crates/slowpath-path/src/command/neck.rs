@@ -16,8 +16,9 @@ Examples:
   slowpath path neck -6 peer.example --json        one object, for programs
   slowpath path neck peer --max-rate 50000000      never load the path with more than 50 Mbit/s
   slowpath path neck peer --load-packets 30        shorter trains, for small buffers
-It needs root or CAP_NET_RAW, and nothing of the peer. By default it sends at most about 12 MB in about ten
-seconds: ten trains, then eight bursts of load just above the rate of the neck, of 1 MB and 120 ms at most each.
+It needs root or CAP_NET_RAW, and nothing of the peer. By default it sends mostly 10 MB, and 14 MB at
+most, in about ten seconds: sixteen trains, then eight bursts of load just above the rate of the neck, of 1 MB
+and 120 ms at most each.
 docs/reference/path-neck.md describes the methods and the numbers.")]
 pub struct NeckArguments {
     /// A host, by name or address
@@ -32,7 +33,7 @@ pub struct NeckArguments {
     /// Send from this address
     #[arg(short = 'S', value_name = "ADDRESS")]
     pub source: Option<IpAddr>,
-    /// Trains
+    /// Trains that are sent at once; two thirds as many follow at a lower rate
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub trains: u32,
     /// Packets of load in a train [default: 60, more on fast paths, less where buffers are small]

@@ -7,6 +7,7 @@
 //! ```text
 //!  train, probe      what is sent, and how answers are known   ┐
 //!  gaps, loaded      the two estimators: tables in, a link out │ pure
+//!  capacity          the link's rate, and what others use of it │
 //!  verdict           where both agree                          │
 //!  report            text and JSON                             ┘
 //!  prober, measure   sockets, pauses, times                    the edge
@@ -15,6 +16,7 @@
 //! What is promised: traffic is bounded in octets before it begins; a link that the hops' silence leaves open is an interval
 //! and not a guess; where the methods disagree there is no verdict.
 
+pub mod capacity;
 pub mod gaps;
 pub mod links;
 pub mod loaded;

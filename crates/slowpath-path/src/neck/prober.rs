@@ -25,6 +25,9 @@ const SEND_BUFFER: usize = 2 << 20;
 /// An answer may take so long, ns; later ones are about something else.
 const MOST_ROUND_TRIP: i64 = 10_000_000_000;
 
+/// Answers that are taken before the time is looked at.
+const MOST_AT_ONCE: u32 = 256;
+
 /// A probe that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
@@ -229,8 +232,13 @@ impl<'a> Prober<'a> {
             .send_echo(self.flow.peer.ip(), hop, numbers, payload)
     }
 
-    /// Sends a train at once; `last` is how the last hop is asked.
-    pub fn send_train(&mut self, plan: &TrainPlan, last: Question) -> io::Result<SentTrain> {
+    /// Sends a train at once, or its packets at an interval, ns; `last` is how the last hop is asked.
+    pub fn send_train(
+        &mut self,
+        plan: &TrainPlan,
+        last: Question,
+        interval: Option<i64>,
+    ) -> io::Result<SentTrain> {
         let load = vec![0u8; self.payload_of(plan.load_octets)];
         let length = self.payload_of(plan.probe_octets);
         self.train_payload = length;
@@ -263,8 +271,13 @@ impl<'a> Prober<'a> {
             probe.as_ref().filter(|_| is_last)
         };
         let began = self.clock.now();
-        let mut at = 0;
+        let (mut at, begin) = (0, monotonic());
         while at < packets.len() {
+            if let Some(interval) = interval
+                && !sleep_until(begin + at as i64 * interval, self.stop)
+            {
+                break;
+            }
             if let Some((number, payload)) = echo(at) {
                 self.send_echo(plan.hops, *number, payload)?;
                 at += 1;
@@ -273,6 +286,7 @@ impl<'a> Prober<'a> {
             let run = (at..packets.len())
                 .take_while(|it| echo(*it).is_none())
                 .count();
+            let run = if interval.is_some() { 1 } else { run };
             send_batch(&self.udp, self.v4(), &datagrams[at..at + run])?;
             at += run;
         }
@@ -310,12 +324,14 @@ impl<'a> Prober<'a> {
         Ok(numbers)
     }
 
-    /// Takes the answers that are there, and one that comes within the time; whether there was any.
-    fn take_answers(&mut self, patience: Duration) -> io::Result<bool> {
+    /// Takes the answers that are there, and one that comes within the time; a flood is left for the next call.
+    fn take_answers(&mut self, patience: Duration) -> io::Result<()> {
         let mut patience = patience;
-        let mut any = false;
-        while let Some(arrival) = self.icmp.receive(&mut self.buffer, patience)? {
-            (any, patience) = (true, Duration::ZERO);
+        for _ in 0..MOST_AT_ONCE {
+            let Some(arrival) = self.icmp.receive(&mut self.buffer, patience)? else {
+                break;
+            };
+            patience = Duration::ZERO;
             let lengths = [PAYLOAD, self.train_payload];
             match self.flow.answer(arrival.from, &arrival.message, lengths) {
                 Some(ProbeAnswer::Answered { number, error }) => {
@@ -333,7 +349,7 @@ impl<'a> Prober<'a> {
                 None => {}
             }
         }
-        Ok(any)
+        Ok(())
     }
 
     /// Waits for answers until a time of [`monotonic`], or until `done` says that there is nothing to wait for.
@@ -348,6 +364,14 @@ impl<'a> Prober<'a> {
             let patience = Duration::from_nanos(left.min(50_000_000) as u64);
             self.take_answers(patience)?;
         }
+    }
+
+    /// Waits until all of these are answered, or so long, ns.
+    pub fn wait_for(&mut self, numbers: &[u16], patience: i64) -> io::Result<()> {
+        let answered =
+            |prober: &Self, number| prober.probe(number).is_some_and(|it| it.answer.is_some());
+        let all = |prober: &Self| numbers.iter().all(|number| answered(prober, *number));
+        self.wait(monotonic() + patience, all)
     }
 
     /// A probe by its number.

@@ -25,6 +25,10 @@ pub struct NeckReport {
     pub rate_bound_bps: Option<u64>,
     /// The same of a tenth of the trains, and of nine tenths.
     pub rate_spread: Option<RateSpread>,
+    /// What the neck's link carries in all, bits of IP a second; `None`: it is not known.
+    pub capacity_bps: Option<u64>,
+    /// What others leave of it.
+    pub available_bps: Option<u64>,
     /// How certain the verdict is, 0 to 1: of the shares of trains and of bursts that agree the lesser; 0 without a link.
     pub confidence: f64,
     /// Trains that were sent.
@@ -304,16 +308,24 @@ fn finding(report: &NeckReport) -> String {
     if let (Some(rate), Some(spread)) = (report.rate_bound_bps, report.rate_spread) {
         let _ = write!(
             sentence,
-            ": trains leave it at {} Mbit/s ({} to {}), the most that is to be had there",
+            ": trains leave it at {} Mbit/s ({} to {})",
             mbits(Some(rate)),
             mbits(Some(spread.low)),
             mbits(Some(spread.high))
         );
     }
+    if let (Some(capacity), Some(available)) = (report.capacity_bps, report.available_bps) {
+        let _ = write!(
+            sentence,
+            "; it carries about {} Mbit/s, of which others leave about {}",
+            mbits(Some(capacity)),
+            mbits(Some(available))
+        );
+    }
     if let Some(added) = report.methods.iter().find_map(|method| method.added_ns) {
         let _ = write!(
             sentence,
-            "; and only hops behind it answer later under load, by {} ms",
+            "; only hops behind it answer later under load, by {} ms",
             millis(Some(added), 1)
         );
     }

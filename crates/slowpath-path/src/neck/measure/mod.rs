@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The measurement: hops, round trips without load, trains, bursts of load; then what both methods make of them.
 
+mod discovery;
+mod trains;
+
+use super::capacity;
 use super::gaps::{self, Gap, TrainGaps};
 use super::loaded::{self, RoundTrips};
-use super::prober::{Burst, Probe, Prober, Question, SentTrain};
+use super::prober::{Burst, Prober, Question};
 use super::report::{
     HopReport, MethodReport, NeckNote, NeckReport, RateSpread, VerdictName, of_verdict,
 };
 use super::statistics::median;
-use super::train::{TrainEnd, TrainPlan};
+use super::train::TrainPlan;
 use super::verdict::{NeckVerdict, combine};
-use crate::icmp::ErrorKind;
 use crate::socket::{monotonic, precise_timers};
-use std::collections::{BTreeMap, BTreeSet};
+use discovery::{ROUND_PATIENCE, discover};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use trains::{LOAD_PACKETS, Trains};
 
 const MILLISECOND: i64 = 1_000_000;
-/// Rounds in which hops are looked for that have not answered yet.
-const DISCOVERY_ROUNDS: usize = 3;
-/// How long answers of a round are waited for at most.
-const ROUND_PATIENCE: i64 = 1_000 * MILLISECOND;
 /// From one probe of a round to the next.
 const PROBE_INTERVAL: i64 = 2 * MILLISECOND;
 /// Rounds without load before the trains, and before each burst.
@@ -42,14 +43,6 @@ const LOAD_FACTOR: f64 = 1.2;
 /// How often each hop is asked in a burst, and from which share of it on: the queue has to grow first.
 const PROBES_OF_BURST: usize = 2;
 const PROBES_FROM: f64 = 0.4;
-/// Where fewer load packets are enough to be distinguished from noise, trains are not made longer; else up to so many.
-const SHORTEST_GAP: f64 = 5e6;
-const MOST_LOAD_PACKETS: u32 = 200;
-const LEAST_LOAD_PACKETS: u32 = 15;
-/// From one train to the next at least: what it has queued is gone.
-const TRAIN_PAUSE: i64 = 150 * MILLISECOND;
-/// The smallest packets that a load packet is made (RFC 791: every host takes 576 octets; RFC 8200: 1,280).
-const LEAST_SIZE: (usize, usize) = (576, 1_280);
 
 /// How a neck is looked for.
 #[derive(Clone, Debug)]
@@ -141,11 +134,8 @@ struct Measurement<'a> {
     hops: u8,
     /// How the last hop is asked; `None`: the destination does not answer.
     last: Option<Question>,
-    plan: TrainPlan,
-    trains: Vec<(SentTrain, TrainPlan)>,
+    trains: Trains<'a>,
     round_trips: BTreeMap<u8, RoundTrips>,
-    /// Trains in a row whose tail was lost.
-    tails_lost: u32,
     notes: Vec<NeckNote>,
     random: u64,
 }
@@ -157,17 +147,15 @@ impl<'a> Measurement<'a> {
         progress: &'a (dyn Fn(&str) + Sync),
     ) -> Self {
         let size = options.size.min(prober.mtu().unwrap_or(usize::MAX));
-        let plan = prober.plan(0, options.load_packets.unwrap_or(60), size);
+        let plan = prober.plan(0, options.load_packets.unwrap_or(LOAD_PACKETS), size);
         Measurement {
             options,
             prober,
             progress,
             hops: 0,
             last: None,
-            plan,
-            trains: Vec::new(),
+            trains: Trains::new(options, plan, None, 0),
             round_trips: BTreeMap::new(),
-            tails_lost: 0,
             notes: Vec::new(),
             random: monotonic() as u64,
         }
@@ -175,17 +163,26 @@ impl<'a> Measurement<'a> {
 
     fn run(&mut self) -> io::Result<()> {
         (self.progress)("looking for the hops");
-        self.discover()?;
+        (self.hops, self.last) = discover(&mut self.prober, self.options)?;
         if self.hops == 0 {
             self.notes.push(NeckNote::NothingAnswered);
             return Ok(());
         }
-        self.plan.hops = self.hops;
+        if self.last.is_none() {
+            let last_hop = self.hops;
+            self.notes.push(NeckNote::DestinationSilent { last_hop });
+        }
         for _ in 0..IDLE_ROUNDS {
             self.idle_round(0)?;
         }
         (self.progress)("sending trains");
-        self.send_trains()?;
+        let plan = TrainPlan {
+            hops: self.hops,
+            ..self.trains.plan.clone()
+        };
+        self.trains = Trains::new(self.options, plan, self.last, self.longest_round_trip());
+        self.trains.send(&mut self.prober)?;
+        self.trains.send_slow(&mut self.prober)?;
         (self.progress)("loading the path");
         self.send_load()?;
         if self.prober.stopped() {
@@ -200,44 +197,6 @@ impl<'a> Measurement<'a> {
             Some(question) if hop == self.hops => question,
             _ => Question::Udp,
         }
-    }
-
-    /// Finds the last hop, and how it answers.
-    fn discover(&mut self) -> io::Result<()> {
-        let peer = self.options.peer;
-        for round in 0..DISCOVERY_ROUNDS {
-            let limit = end_of(self.prober.probes(), peer).map_or(self.options.max_ttl, |it| it.0);
-            for hop in 1..=limit {
-                for question in [Question::Udp, Question::Echo] {
-                    let known = round > 0 && is_known(self.prober.probes(), peer, hop, question);
-                    if self.prober.stopped() || known {
-                        continue;
-                    }
-                    self.prober.send_probe(hop, question)?;
-                    self.prober.wait(monotonic() + MILLISECOND / 2, |_| false)?;
-                }
-            }
-            let all = |prober: &Prober<'_>| {
-                let probes = prober.probes();
-                let known = |hop| is_known(probes, peer, hop, Question::Echo);
-                end_of(probes, peer).is_some_and(|(end, _)| (1..=end).all(known))
-            };
-            if !all(&self.prober) {
-                self.prober.wait(monotonic() + ROUND_PATIENCE, all)?;
-            }
-        }
-        match end_of(self.prober.probes(), peer) {
-            Some((hop, question)) => (self.hops, self.last) = (hop, question),
-            None => {
-                let answered = self.prober.probes().iter().filter(|it| it.answer.is_some());
-                self.hops = answered.map(|probe| probe.hop).max().unwrap_or(0);
-            }
-        }
-        if self.last.is_none() && self.hops > 0 {
-            let last_hop = self.hops;
-            self.notes.push(NeckNote::DestinationSilent { last_hop });
-        }
-        Ok(())
     }
 
     /// A number below `most`, by SplitMix64.
@@ -292,7 +251,7 @@ impl<'a> Measurement<'a> {
             0 => ROUND_PATIENCE,
             longest => longest + 100 * MILLISECOND,
         };
-        self.wait_for(&numbers, patience)?;
+        self.prober.wait_for(&numbers, patience)?;
         for number in numbers {
             let probe = self.prober.probe(number);
             if let Some((hop, trip)) = probe.and_then(|it| Some((it.hop, it.round_trip()?))) {
@@ -306,160 +265,9 @@ impl<'a> Measurement<'a> {
         Ok(())
     }
 
-    fn wait_for(&mut self, numbers: &[u16], patience: i64) -> io::Result<()> {
-        let all = |prober: &Prober<'_>| {
-            let answered =
-                |number: &u16| prober.probe(*number).is_some_and(|it| it.answer.is_some());
-            numbers.iter().all(answered)
-        };
-        self.prober.wait(monotonic() + patience, all)
-    }
-
-    /// Sends the trains. Those before one that was too long or too short count as well.
-    fn send_trains(&mut self) -> io::Result<()> {
-        let adapts = self.options.load_packets.is_none();
-        let last = self.last.unwrap_or(Question::Udp);
-        for _ in 0..self.options.trains {
-            if self.prober.stopped() {
-                return Ok(());
-            }
-            let train = self.prober.send_train(&self.plan, last)?;
-            let numbers: Vec<u16> = train.probes.iter().map(|it| it.0).collect();
-            let began = monotonic();
-            let patience = (2 * self.longest_round_trip()).max(200 * MILLISECOND);
-            self.wait_for(&numbers, patience + train.took)?;
-            self.trains.push((train.clone(), self.plan.clone()));
-            let shortened = adapts && self.shorten(&train);
-            if adapts && !shortened {
-                self.lengthen(&train);
-            }
-            self.choose_tail_only();
-            if let Some(mtu) = self.prober.too_big.take() {
-                self.reduce_size(mtu as usize);
-            }
-            self.prober.wait(began + TRAIN_PAUSE, |_| false)?;
-        }
-        Ok(())
-    }
-
-    /// When a probe of a train was answered, by the kernel.
-    fn answered_at(&self, train: &SentTrain, hop: u8, end: TrainEnd) -> Option<i64> {
-        let mut probes = train.probes.iter();
-        let (number, ..) = probes.find(|it| (it.1, it.2) == (hop, end))?;
-        self.prober.probe(*number)?.answer?.at
-    }
-
-    /// How long after the beginning of a train a hop answers its first probe, ns: the median of those that were answered.
-    fn front_delay(&self, hop: u8) -> Option<i64> {
-        let delay = |(train, _): &(SentTrain, TrainPlan)| {
-            let at = self.answered_at(train, hop, TrainEnd::Front)?;
-            Some((at - train.began) as f64)
-        };
-        let delays: Vec<f64> = self.trains.iter().filter_map(delay).collect();
-        median(&delays).map(|delay| delay as i64)
-    }
-
-    /// The gaps of all trains. Where a hop did not answer a train's first probe, it would have by what others say.
-    fn gaps(&self) -> Vec<TrainGaps> {
-        let delays: Vec<Option<i64>> = (0..=self.hops).map(|hop| self.front_delay(hop)).collect();
-        let of_train = |(train, plan): &(SentTrain, TrainPlan)| {
-            let gap = |hop: u8| {
-                let nanos = if hop == 0 {
-                    train.took
-                } else {
-                    let usual = delays.get(usize::from(hop)).copied().flatten();
-                    let usual = usual.map(|delay| train.began + delay);
-                    let front = self.answered_at(train, hop, TrainEnd::Front).or(usual)?;
-                    self.answered_at(train, hop, TrainEnd::Tail)? - front
-                };
-                let octets = plan.octets_between(hop) as f64;
-                let nanos = nanos as f64;
-                (nanos > 0.0).then_some((hop, Gap { nanos, octets }))
-            };
-            (0..=plan.hops).filter_map(gap).collect()
-        };
-        self.trains.iter().map(of_train).collect()
-    }
-
-    /// Hops that answered the fronts of half of the trains and not their tails, though later ones passed them: their ICMP is limited, and
-    /// the tail says more.
-    fn choose_tail_only(&mut self) {
-        let limited = |hop: u8| {
-            let once = |(train, _): &&(SentTrain, TrainPlan)| {
-                self.answered_at(train, hop, TrainEnd::Front).is_some()
-                    && self.answered_at(train, hop, TrainEnd::Tail).is_none()
-                    && (hop + 1..=self.hops)
-                        .any(|later| self.answered_at(train, later, TrainEnd::Tail).is_some())
-            };
-            let count = self.trains.iter().filter(once).count();
-            count >= 2 && count * 2 >= self.trains.len()
-        };
-        let limited: BTreeSet<u8> = (1..self.hops).filter(|hop| limited(*hop)).collect();
-        self.plan.tail_only.extend(limited);
-    }
-
-    /// Makes trains shorter where the last hop that answers the front does not answer the tail, twice in a row: a queue is
-    /// full. True if it did.
-    fn shorten(&mut self, train: &SentTrain) -> bool {
-        let answered = |wanted: TrainEnd| {
-            let of_end = train.probes.iter().filter(|it| it.2 == wanted);
-            let hops = of_end.filter(|it| {
-                let probe = self.prober.probe(it.0);
-                probe.is_some_and(|probe| probe.answer.is_some())
-            });
-            hops.map(|it| it.1).max().unwrap_or(0)
-        };
-        let lost = answered(TrainEnd::Tail) < answered(TrainEnd::Front);
-        self.tails_lost = if lost { self.tails_lost + 1 } else { 0 };
-        let fewer = (self.plan.load_packets * 2 / 3).max(LEAST_LOAD_PACKETS);
-        if self.tails_lost < 2 || fewer >= self.plan.load_packets {
-            return false;
-        }
-        self.tails_lost = 0;
-        self.plan.load_packets = fewer;
-        self.notes
-            .retain(|note| !matches!(note, NeckNote::TrainsShortened { .. }));
-        let load_packets = fewer;
-        self.notes.push(NeckNote::TrainsShortened { load_packets });
-        true
-    }
-
-    /// Makes trains longer where they pass in less time than stands out from the noise of stamps, unless they were shortened.
-    fn lengthen(&mut self, train: &SentTrain) {
-        let shortened = |note: &NeckNote| matches!(note, NeckNote::TrainsShortened { .. });
-        let gap = (1..=self.hops).rev().find_map(|hop| {
-            let front = self.answered_at(train, hop, TrainEnd::Front)?;
-            let tail = self.answered_at(train, hop, TrainEnd::Tail)?;
-            Some((tail - front) as f64).filter(|gap| *gap > 0.0)
-        });
-        let Some(gap) = gap else {
-            return;
-        };
-        if gap < SHORTEST_GAP && !self.notes.iter().any(shortened) {
-            let wanted = f64::from(self.plan.load_packets) * SHORTEST_GAP / gap;
-            self.plan.load_packets =
-                (wanted as u32).clamp(self.plan.load_packets, MOST_LOAD_PACKETS);
-        }
-    }
-
-    /// Load that does not pass is of no use.
-    fn reduce_size(&mut self, mtu: usize) {
-        let least = match self.options.peer {
-            IpAddr::V4(_) => LEAST_SIZE.0,
-            IpAddr::V6(_) => LEAST_SIZE.1,
-        };
-        let size = mtu.max(least);
-        if size < self.plan.probe_octets {
-            let plan = &self.plan;
-            self.plan = self.prober.plan(plan.hops, plan.load_packets, size);
-            self.notes.push(NeckNote::PacketsShortened { size });
-            self.trains.clear();
-        }
-    }
-
     /// Sends the bursts, each after rounds without load.
     fn send_load(&mut self) -> io::Result<()> {
-        let Some(rate) = gaps::rate_at_the_end(&self.gaps()) else {
+        let Some(rate) = gaps::rate_at_the_end(&self.trains.gaps(&self.prober)) else {
             return Ok(());
         };
         let most = self.options.max_rate_bps as f64;
@@ -482,7 +290,7 @@ impl<'a> Measurement<'a> {
             // What is queued is gone after as long as the burst took, at the latest.
             let drained = monotonic() + length;
             let patience = self.longest_round_trip() + length + 100 * MILLISECOND;
-            self.wait_for(&numbers, patience)?;
+            self.prober.wait_for(&numbers, patience)?;
             self.prober.wait(drained, |_| false)?;
             for sent in numbers {
                 let probe = self.prober.probe(sent);
@@ -497,7 +305,7 @@ impl<'a> Measurement<'a> {
 
     /// A burst at a rate.
     fn burst(&mut self, rate: f64) -> Burst {
-        let octets = self.plan.load_octets;
+        let octets = self.trains.plan.load_octets;
         let interval = (octets as f64 * 8e9 / rate).max(1.0) as i64;
         let affordable = LOAD_OCTETS / u64::from(BURSTS) / octets.max(1) as u64;
         let packets = (BURST_LENGTH / interval).clamp(1, affordable.max(1) as i64);
@@ -509,7 +317,7 @@ impl<'a> Measurement<'a> {
             probes.extend(hops.into_iter().map(|hop| (hop, self.question(hop))));
         }
         let count = probes.len().max(1) as i64;
-        let at = |number: i64| from + (length - from) * number / count;
+        let at = |number: i64| from + (length - interval - from).max(0) * number / count;
         let timed = (0..)
             .zip(probes)
             .map(|(n, (hop, question))| (at(n), hop, question));
@@ -523,11 +331,16 @@ impl<'a> Measurement<'a> {
 
     /// What both methods make of it.
     fn report(mut self) -> NeckReport {
-        let gaps = self.gaps();
+        let gaps = self.trains.gaps(&self.prober);
         let trains = gaps::find(&gaps);
+        let slow = self.trains.slow_gaps(&self.prober);
+        let capacity = trains
+            .as_ref()
+            .and_then(|it| capacity::find(&gaps, &slow, it));
         let loaded = loaded::find(&self.round_trips);
         let verdict = combine(trains.as_ref(), loaded.as_ref(), self.hops);
         let hops = self.hop_reports(&gaps);
+        self.notes.append(&mut self.trains.notes);
         self.note_hops(&hops);
         if loaded.as_ref().is_some_and(|it| it.of_others) {
             self.notes.push(NeckNote::QueueOfOthers);
@@ -560,8 +373,10 @@ impl<'a> Measurement<'a> {
                 low: it.rate_spread.0 as u64,
                 high: it.rate_spread.1 as u64,
             }),
+            capacity_bps: capacity.map(|it| it.capacity_bps as u64),
+            available_bps: capacity.map(|it| it.available_bps as u64),
             confidence,
-            trains: self.trains.len(),
+            trains: self.trains.sent.len(),
             methods: vec![
                 MethodReport::of_trains(trains.as_ref()),
                 MethodReport::of_loaded(loaded.as_ref()),
@@ -616,36 +431,4 @@ impl<'a> Measurement<'a> {
             self.notes.push(NeckNote::RareAnswers { hops: rare });
         }
     }
-}
-
-/// Whether a hop need not be asked that question again: it has answered; the destination has to answer an echo request.
-fn is_known(probes: &[Probe], peer: IpAddr, hop: u8, question: Question) -> bool {
-    let answers = || {
-        let of_hop = probes.iter().filter(|probe| probe.hop == hop);
-        of_hop.filter_map(|probe| probe.answer)
-    };
-    let is_end = end_of(probes, peer).is_some_and(|(end, _)| end == hop);
-    match is_end && question == Question::Echo {
-        true => answers().any(|answer| answer.error.is_none()),
-        false => answers().next().is_some(),
-    }
-}
-
-/// The nearest hop that is no router on the way, and how the destination answers there: by echo where it does.
-fn end_of(probes: &[Probe], peer: IpAddr) -> Option<(u8, Option<Question>)> {
-    let ends = |probe: &&Probe| {
-        probe
-            .answer
-            .is_some_and(|answer| answer.error != Some(ErrorKind::TimeExceeded))
-    };
-    let hop = probes.iter().filter(ends).map(|probe| probe.hop).min()?;
-    let answers = || probes.iter().filter_map(|probe| probe.answer);
-    let echoes = answers().any(|answer| answer.error.is_none());
-    let reports = answers().any(|answer| answer.from == peer);
-    let question = match (echoes, reports) {
-        (true, _) => Some(Question::Echo),
-        (false, true) => Some(Question::Udp),
-        (false, false) => None,
-    };
-    Some((hop, question))
 }
