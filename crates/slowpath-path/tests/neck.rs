@@ -136,6 +136,27 @@ fn a_silent_router_at_the_narrow_link_makes_it_an_interval() {
 }
 
 #[test]
+fn a_router_that_limits_its_icmp_does_not_move_the_neck() {
+    let name = "a_router_that_limits_its_icmp_does_not_move_the_neck";
+    let limited = "[[router]]\non = \"r4\"\nicmp-rate = 5\n";
+    let Some(lab) = chain(name, 4, "30 Mbit/s", limited) else {
+        return;
+    };
+    let found = measured(&lab, false, "");
+    let links = [&found["link"]["hop_least"], &found["link"]["hop_most"]];
+    let [least, most] = links.map(|hop| hop.as_u64().expect("a link"));
+    // It answers every other train at most: link 4, or link 5 as well.
+    assert!(
+        (3..=4).contains(&least) && (4..=5).contains(&most),
+        "{found}"
+    );
+    // Of its probes it answered five a second.
+    let hop = &found["hops"][4];
+    let count = |key: &str| hop[key].as_u64().expect("a count");
+    assert!(count("answered") < count("asked"), "{found}");
+}
+
+#[test]
 fn the_load_keeps_to_the_rate_and_the_count_that_are_allowed() {
     let name = "the_load_keeps_to_the_rate_and_the_count_that_are_allowed";
     let Some(lab) = chain(name, 4, "30 Mbit/s", "") else {

@@ -30,6 +30,8 @@ pub enum Kind {
     Silent,
     /// A narrow link, and three routers that limit their ICMP or answer after a random time.
     Limited,
+    /// A narrow link, and routers that all answer as Linux does: six times, then once a second.
+    Linux,
 }
 
 impl Kind {
@@ -45,6 +47,7 @@ impl Kind {
             Kind::Tcp => "tcp",
             Kind::Silent => "silent",
             Kind::Limited => "limited",
+            Kind::Linux => "linux",
         }
     }
 }
@@ -59,6 +62,7 @@ impl FromStr for Kind {
             Kind::Tcp,
             Kind::Silent,
             Kind::Limited,
+            Kind::Linux,
         ];
         let found = all.into_iter().find(|kind| kind.name() == text);
         found.ok_or_else(|| format!("no kind {text}"))
@@ -110,7 +114,7 @@ impl Chain {
             _ => 20e6 + draw.below(40_000_000) as f64,
         };
         let faults: &[&str] = match kind {
-            Kind::Narrow | Kind::Congested | Kind::Tcp => &[],
+            Kind::Narrow | Kind::Congested | Kind::Tcp | Kind::Linux => &[],
             Kind::Silent => &["silent = true"; 2],
             Kind::Limited => &[
                 "icmp-rate = 1\nicmp-burst = 6",
@@ -118,7 +122,12 @@ impl Chain {
                 "icmp-delay = { least = \"1 ms\", most = \"20 ms\" }",
             ],
         };
-        let mut faulty: Vec<(u8, &str)> = Vec::new();
+        let mut faulty: Vec<(u8, &str)> = match kind {
+            Kind::Linux => (1..hops)
+                .map(|router| (router, "icmp-rate = 1\nicmp-burst = 6"))
+                .collect(),
+            _ => Vec::new(),
+        };
         while faulty.len() < faults.len() {
             let router = 1 + draw.below(u64::from(hops - 1)) as u8;
             if faulty.iter().all(|it| it.0 != router) {

@@ -2,7 +2,7 @@
 //! How often `slowpath path neck` is right: chains of routers in the emulator with a narrow or a congested link at a position
 //! and of a rate that a seed draws.
 //!
-//!     cargo run -p slowpath-path --example bench-neck -- [--seed N] [--first RUN] [--runs N] [--kind narrow|congested|tcp|silent|limited] [--v6]
+//!     cargo run -p slowpath-path --example bench-neck -- [--seed N] [--first RUN] [--runs N] [--kind narrow|congested|tcp|silent|limited|linux] [--v6]
 //!
 //! It needs root. A line a run; the last line is JSON.
 

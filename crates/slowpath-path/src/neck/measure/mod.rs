@@ -277,10 +277,14 @@ impl<'a> Measurement<'a> {
             self.notes.push(NeckNote::LoadHeldBack { rate_bps });
         }
         let rate = wanted.min(most);
+        let mut next = monotonic() + self.trains.pause;
         for number in 0..BURSTS {
             for _ in 0..IDLE_ROUNDS_OF_BURST {
                 self.idle_round(number)?;
             }
+            // Hops that limit their ICMP answer again.
+            self.prober.wait(next, |_| false)?;
+            next = monotonic() + self.trains.pause;
             if self.prober.stopped() {
                 return Ok(());
             }

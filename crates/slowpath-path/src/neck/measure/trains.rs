@@ -22,6 +22,8 @@ const LEAST_LOAD_PACKETS: u32 = 15;
 const LEAST_SLOW_TRAINS: u32 = 4;
 /// From one train to the next at least: what it has queued is gone.
 const PAUSE: i64 = 150 * MILLISECOND;
+/// The same where a third of the hops limit their ICMP: Linux answers once a second (`icmp_ratelimit`).
+const LONG_PAUSE: i64 = 1_050 * MILLISECOND;
 /// The smallest packets that a load packet is made (RFC 791: every host takes 576 octets; RFC 8200: 1,280).
 const LEAST_SIZE: (usize, usize) = (576, 1_280);
 
@@ -40,6 +42,10 @@ pub(super) struct Trains<'a> {
     pub sent: Vec<Sent>,
     /// Trains that were sent at the rate at which the others left the neck.
     slow: Vec<Sent>,
+    /// From one train, or one burst of load, to the next at least, ns.
+    pub pause: i64,
+    /// Hops that limit their ICMP.
+    limited: BTreeSet<u8>,
     /// Trains in a row whose tail was lost.
     tails_lost: u32,
     shortened: bool,
@@ -62,6 +68,8 @@ impl<'a> Trains<'a> {
             patience: (2 * round_trip).max(200 * MILLISECOND),
             sent: Vec::new(),
             slow: Vec::new(),
+            pause: PAUSE,
+            limited: BTreeSet::new(),
             tails_lost: 0,
             shortened: false,
             notes: Vec::new(),
@@ -71,10 +79,11 @@ impl<'a> Trains<'a> {
     /// Sends the trains. Those before one that was too long or too short count as well.
     pub fn send(&mut self, prober: &mut Prober<'_>) -> io::Result<()> {
         let adapts = self.options.load_packets.is_none();
-        for _ in 0..self.options.trains {
+        for number in 0..self.options.trains {
             if prober.stopped() {
                 return Ok(());
             }
+            self.choose_tail_only(number);
             let train = prober.send_train(&self.plan, self.last, None)?;
             let numbers: Vec<u16> = train.probes.iter().map(|it| it.0).collect();
             let began = monotonic();
@@ -84,11 +93,11 @@ impl<'a> Trains<'a> {
             if adapts && !shortened {
                 self.lengthen(prober, &train);
             }
-            self.choose_tail_only(prober);
+            self.notice_limits(prober);
             if let Some(mtu) = prober.too_big.take() {
                 self.reduce_size(prober, mtu as usize);
             }
-            prober.wait(began + PAUSE, |_| false)?;
+            prober.wait(began + self.pause, |_| false)?;
         }
         Ok(())
     }
@@ -105,16 +114,17 @@ impl<'a> Trains<'a> {
         let count = (self.options.trains * 2 / 3)
             .max(LEAST_SLOW_TRAINS)
             .min(self.options.trains);
-        for _ in 0..count {
+        for number in 0..count {
             if prober.stopped() {
                 return Ok(());
             }
+            self.choose_tail_only(number);
             let train = prober.send_train(&self.plan, self.last, Some(interval))?;
             let numbers: Vec<u16> = train.probes.iter().map(|it| it.0).collect();
             let began = monotonic();
             prober.wait_for(&numbers, self.patience)?;
             self.slow.push((train, self.plan.clone()));
-            prober.wait(began + PAUSE, |_| false)?;
+            prober.wait(began + self.pause, |_| false)?;
         }
         Ok(())
     }
@@ -129,21 +139,38 @@ impl<'a> Trains<'a> {
         gaps_of(prober, &self.slow, self.plan.hops)
     }
 
-    /// Hops that answered the fronts of half of the trains and not their tails, though later ones passed them, limit their
-    /// ICMP: the tail says more.
-    fn choose_tail_only(&mut self, prober: &Prober<'_>) {
-        let limited = |hop: u8| {
-            let once = |(train, _): &&Sent| {
-                answered_at(prober, train, hop, TrainEnd::Front).is_some()
-                    && answered_at(prober, train, hop, TrainEnd::Tail).is_none()
-                    && (hop + 1..=self.plan.hops)
-                        .any(|later| answered_at(prober, train, later, TrainEnd::Tail).is_some())
+    /// Hops that answer, but mostly not a train's tail, though later hops answer theirs, limit their ICMP.
+    fn notice_limits(&mut self, prober: &Prober<'_>) {
+        let limits = |hop: u8| {
+            let (mut whole, mut without_tail) = (0, 0);
+            for (train, _) in &self.sent {
+                let answered = |hop| answered_at(prober, train, hop, TrainEnd::Tail).is_some();
+                if answered(hop) {
+                    whole += 1;
+                } else if (hop + 1..=self.plan.hops).any(answered) {
+                    without_tail += 1;
+                }
+            }
+            let answers = || {
+                let mut of_hop = prober.probes().iter().filter(|probe| probe.hop == hop);
+                of_hop.any(|probe| probe.answer.is_some())
             };
-            let count = self.sent.iter().filter(once).count();
-            count >= 2 && count * 2 >= self.sent.len()
+            without_tail >= 2 && without_tail > whole && answers()
         };
-        let limited: BTreeSet<u8> = (1..self.plan.hops).filter(|hop| limited(*hop)).collect();
-        self.plan.tail_only.extend(limited);
+        let limited: BTreeSet<u8> = (1..self.plan.hops).filter(|hop| limits(*hop)).collect();
+        self.limited.extend(limited);
+        if self.limited.len() * 3 >= usize::from(self.plan.hops) {
+            self.pause = LONG_PAUSE;
+        }
+    }
+
+    /// Of two trains of three the hops that limit their ICMP are asked for the tail only; of the third the front is
+    /// answered, from which the others' fronts are inferred.
+    fn choose_tail_only(&mut self, number: u32) {
+        self.plan.tail_only = match number % 3 {
+            2 => BTreeSet::new(),
+            _ => self.limited.clone(),
+        };
     }
 
     /// Makes trains shorter where the last hop that answers the front does not answer the tail, twice in a row: a queue is
