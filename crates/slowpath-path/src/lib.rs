@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures a path actively: one-way delay, loss, duplicates, reordering, jitter and hops, by OWAMP, TWAMP and STAMP.
+//! Measures a path actively: one-way delay, loss, duplicates, reordering, jitter and hops, by OWAMP, TWAMP and STAMP; and
+//! without a peer's help the link that limits it ([`neck`]).
 //!
 //! What enters: a peer's address and a schedule; on the other end, connections and packets of anyone. What leaves:
 //! for each direction counts and delays, each with its error ([`report`]); session files as owamp has them ([`mod@file`]);
@@ -10,7 +11,9 @@
 //!  packet    test packets in every mode                │ pure: time, octets and
 //!  schedule  when packets are sent, to the bit         │ randomness are arguments
 //!  results   losses, reordering, delays, the clocks    │
-//!  report    numbers with their errors, text, JSON     ┘
+//!  report    numbers with their errors, text, JSON     │
+//!  icmp      what routers answer; its sockets          │
+//!  neck      two estimators; its sockets               ┘
 //!  socket    kernel stamps, TTL, drops, sleeping       ┐
 //!  session   what a client runs                        │ the edge
 //!  serve     what a server runs                        │

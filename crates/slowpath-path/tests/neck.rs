@@ -145,11 +145,8 @@ fn a_router_that_limits_its_icmp_does_not_move_the_neck() {
     let found = measured(&lab, false, "");
     let links = [&found["link"]["hop_least"], &found["link"]["hop_most"]];
     let [least, most] = links.map(|hop| hop.as_u64().expect("a link"));
-    // It answers every other train at most: link 4, or link 5 as well.
-    assert!(
-        (3..=4).contains(&least) && (4..=5).contains(&most),
-        "{found}"
-    );
+    // Without enough gaps of hop 4 it is link 4 or 5.
+    assert!(least == 4 && (4..=5).contains(&most), "{found}");
     // Of its probes it answered five a second.
     let hop = &found["hops"][4];
     let count = |key: &str| hop[key].as_u64().expect("a count");

@@ -22,7 +22,7 @@ const CROSS_OCTETS: usize = 1_000;
 pub enum Kind {
     /// A link of 20 to 60 Mbit/s.
     Narrow,
-    /// A link that others load with 60 to 85 Mbit/s.
+    /// A link that others load with 60 to 95 Mbit/s.
     Congested,
     /// A link that a TCP connection of others fills.
     Tcp,
@@ -109,7 +109,7 @@ impl Chain {
         let first = if kind.is_shared() { 2 } else { 1 };
         let position = first + draw.below(u64::from(hops - first) + 1) as u8;
         let rate = match kind {
-            Kind::Congested => 60e6 + draw.below(25_000_000) as f64,
+            Kind::Congested => 60e6 + draw.below(35_000_000) as f64,
             Kind::Tcp => WIDE,
             _ => 20e6 + draw.below(40_000_000) as f64,
         };

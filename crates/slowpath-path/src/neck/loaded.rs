@@ -8,8 +8,9 @@
 //! 2. For each link the hops before it are taken to have no added delay, those behind it their median; the link with the
 //!    least sum of absolute deviations of the hops' medians from that is the change.
 //! 3. The added delay behind it must be at least [`LEAST_ADDED`].
-//! 4. The rank-sum test between the nearest hops on both sides (behind the first link: loaded against idle), times the
-//!    number of links it could have been, must be below [`SIGNIFICANT`].
+//! 4. The nearest hop behind the link differs from all before it, and the nearest before it from all behind it, by the
+//!    rank-sum test (behind the first link: loaded from idle). The larger p-value, times the number of links it could
+//!    have been, must be below [`SIGNIFICANT`].
 //! 5. The share of bursts that show the same change by themselves is the confidence; less than half is no finding.
 //!
 //! Where load shows no change, others may fill the queue without it and leave it no room: then the same is done with what
@@ -135,12 +136,20 @@ pub fn find(hops: &BTreeMap<u8, RoundTrips>) -> Option<LoadedFinding> {
 fn find_in(delays: &Delays, idle: &dyn Fn(u8) -> Option<Vec<f64>>) -> Option<LoadedFinding> {
     let medians = of_each(delays, |samples| median(&values(samples)));
     let change = change(&medians)?;
-    let of_hop = |hop: u8| delays.get(&hop).map_or(Vec::new(), |it| values(it));
-    let low = match change.before {
-        0 => idle(change.after)?,
-        before => of_hop(before),
+    let of_hops = |hops: std::ops::RangeInclusive<u8>| -> Vec<f64> {
+        let samples = delays.range(hops).flat_map(|it| it.1);
+        samples.map(|it| it.1).collect()
     };
-    let p_value = (rank_sum(&low, &of_hop(change.after)) * medians.len() as f64).min(1.0);
+    let (before, after) = (change.before, change.after);
+    let p_value = match before {
+        0 => rank_sum(&idle(after)?, &of_hops(after..=after)),
+        _ => {
+            let nearest_behind = rank_sum(&of_hops(0..=before), &of_hops(after..=after));
+            let nearest_before = rank_sum(&of_hops(before..=before), &of_hops(after..=u8::MAX));
+            nearest_behind.max(nearest_before)
+        }
+    };
+    let p_value = (p_value * medians.len() as f64).min(1.0);
     let links = Links::between(change.before, change.after)?;
     let (agreeing, bursts) = votes(delays, links);
     let confidence = agreeing as f64 / bursts.max(1) as f64;
