@@ -12,7 +12,7 @@
 //!    than half of them is no finding ([`LEAST_SHARE`]).
 //!
 //! A hop whose gaps scatter so much that a tenth would not stand out, as those of a router that answers at random times, takes
-//! no part. A hop without both answers has no gap: a step is then between the hops that have, and the link is an interval.
+//! no part, unless all behind it do so: then it is the train that scatters. A hop without both answers has no gap: a step is then between the hops that have, and the link is an interval.
 
 use super::links::Links;
 use super::statistics::{median, quantile};
@@ -174,9 +174,14 @@ fn medians(trains: &[&TrainGaps]) -> BTreeMap<u8, f64> {
         let middle = median(&values).filter(|_| values.len() >= enough)?;
         // This host's sending has no noise of a router's, and the first step is far from it.
         let is_exact = hop == 0 || error_of_median(&values, middle) <= MOST_ERROR * middle;
-        is_exact.then_some((hop, middle))
+        Some((hop, middle, is_exact))
     };
-    of_hops.into_iter().filter_map(of_hop).collect()
+    let all: Vec<(u8, f64, bool)> = of_hops.into_iter().filter_map(of_hop).collect();
+    let exact = all.iter().filter(|it| it.2).map(|it| it.0);
+    let last_exact = exact.max().unwrap_or(0);
+    // What scatters from a hop on to the end of the path is the train, in others' traffic, and not a router's answers.
+    let taking_part = all.into_iter().filter(|it| it.2 || it.0 > last_exact);
+    taking_part.map(|it| (it.0, it.1)).collect()
 }
 
 /// The standard error of a median, from the median absolute deviation: 1.4826 of it are a standard deviation of a normal

@@ -120,6 +120,25 @@ fn a_router_that_answers_at_random_times_takes_no_part() {
 }
 
 #[test]
+fn a_train_that_scatters_from_a_hop_on_is_spread_there() {
+    // Six trains leave link 6 at 50 Mbit/s, four at 100: others' traffic comes in bursts.
+    let spread = vec![train(&narrow(6, 50.0 * MBIT)); 6];
+    let unspread = vec![train(&narrow(6, 100.0 * MBIT)); 4];
+    let found = find(&[spread, unspread].concat()).expect("a neck");
+    assert_eq!((found.links.single(), found.last_hop), (Some(6), 10));
+    assert!((found.confidence - 0.6).abs() < 1e-9);
+    // Levels of 13.44 and 6.72 ms, each train with 25 % of noise of its own: more than a tenth, at all hops behind.
+    let mut trains = vec![train(&narrow(6, 50.0 * MBIT)); 10];
+    for (number, gaps) in (0..).zip(&mut trains) {
+        for (_, gap) in gaps.range_mut(6..) {
+            gap.nanos *= 1.0 + 0.05 * (f64::from(number) - 4.5);
+        }
+    }
+    let found = find(&trains).expect("a neck");
+    assert_eq!((found.links.single(), found.last_hop), (Some(6), 10));
+}
+
+#[test]
 fn trains_that_disagree_are_no_finding() {
     let trains: Vec<TrainGaps> = (1..=10)
         .map(|link| train(&narrow(link, 40.0 * MBIT)))
