@@ -41,7 +41,7 @@ const BURST_LENGTH: i64 = 120 * MILLISECOND;
 /// the time that the burst lasts.
 const LOAD_FACTOR: f64 = 1.2;
 /// How often each hop is asked in a burst, and from which share of it on: the queue has to grow first.
-const PROBES_OF_BURST: usize = 2;
+const PROBES_OF_BURST: usize = 4;
 const PROBES_FROM: f64 = 0.4;
 
 /// How a neck is looked for.
