@@ -10,9 +10,11 @@
 //!  packet    test packets in every mode                │ pure: time, octets and
 //!  schedule  when packets are sent, to the bit         │ randomness are arguments
 //!  results   losses, reordering, delays, the clocks    │
-//!  report    numbers with their errors, text, JSON     ┘
+//!  report    numbers with their errors, text, JSON     │
+//!  requests  what slowpaths ask each other for         ┘
 //!  socket    kernel stamps, TTL, drops, sleeping       ┐
 //!  session   what a client runs                        │ the edge
+//!  throughput  what TCP carries, and what limits it    │
 //!  serve     what a server runs                        │
 //!  command   arguments and output                      ┘
 //! ```
@@ -35,9 +37,11 @@ pub mod keys;
 pub mod packet;
 pub mod record;
 pub mod report;
+pub mod requests;
 pub mod results;
 pub mod schedule;
 pub mod serve;
 pub mod session;
 pub mod socket;
+pub mod throughput;
 pub mod time;

@@ -21,6 +21,7 @@ fn serving() -> Serving {
         owamp: any(),
         twamp: any(),
         stamp: any(),
+        requests: Vec::new(),
         modes: Modes::OPEN,
         secrets: Vec::new(),
         policy: Policy::default(),

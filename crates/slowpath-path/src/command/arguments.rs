@@ -22,7 +22,9 @@ pub struct PathCommand {
 pub enum PathAction {
     /// Measure one-way delay, loss, reordering and hops to and from a peer
     Owd(Box<Owd>),
-    /// Answer measurements of others: OWAMP, TWAMP, STAMP
+    /// Measure what TCP carries to or from a peer, and what limits it
+    Throughput(Box<super::throughput::Throughput>),
+    /// Answer measurements of others: OWAMP, TWAMP, STAMP, throughput
     Serve(Box<Serve>),
 }
 
@@ -142,7 +144,7 @@ pub struct Owd {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  slowpath path serve --allow 192.0.2.0/24     answer that network on ports 861 and 862
+  slowpath path serve --allow 192.0.2.0/24     answer that network on ports 861, 862 and 8863
   slowpath path serve --allow 0.0.0.0/0 --key keys --modes AE
   slowpath path serve --allow ::1 --listen [::1]:8861 --once
 Without --allow only this machine is answered. Nothing goes to an address that did not ask.")]
@@ -165,6 +167,9 @@ pub struct Serve {
     /// Where STAMP and TWAMP light are answered [default: UDP port 862 of all addresses]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 1..)]
     pub listen_stamp: Vec<SocketAddr>,
+    /// Where requests of other slowpaths are answered (`path throughput`) [default: port 8863 of all addresses]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 1..)]
+    pub listen_requests: Vec<SocketAddr>,
     /// Use these ports for test packets, such as 8760-9960
     #[arg(long, value_name = "FIRST-LAST")]
     pub ports: Option<PortRange>,
@@ -183,6 +188,9 @@ pub struct Serve {
     /// The most connections of one peer at a time
     #[arg(long, value_name = "COUNT", default_value_t = 32)]
     pub max_sessions: usize,
+    /// The most seconds of a throughput test; 0: none are answered
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub max_throughput_seconds: u64,
 }
 
 /// `90s`, `5m`: at least a second.

@@ -5,9 +5,11 @@ mod arguments;
 mod keys;
 mod owd;
 mod serve;
+mod throughput;
 
 pub use arguments::{Ends, Owd, PathAction, PathCommand, Protocol, Serve};
 pub use keys::{KeyFileError, read_keys};
+pub use throughput::{Iperf3FileError, Throughput};
 
 use crate::session::PathError;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -25,6 +27,17 @@ pub enum CommandError {
     /// The measurement did not come about.
     #[error("{0}")]
     Path(#[from] PathError),
+    /// The throughput test did not come about.
+    #[error("{0}")]
+    Throughput(#[from] crate::throughput::ThroughputError),
+    /// A file of iperf3 is not reported.
+    #[error("cannot report {file}: {source}")]
+    Iperf3 {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        source: throughput::Iperf3FileError,
+    },
     /// A name has no address.
     #[error("cannot find the address of {name}: {source}")]
     Resolve {
@@ -78,6 +91,7 @@ pub fn run(path: &PathCommand, out: &mut dyn Write) -> Result<(), CommandError> 
     }
     match &path.action {
         PathAction::Owd(owd) => owd::run(owd, &interrupted, out),
+        PathAction::Throughput(throughput) => throughput::run(throughput, &interrupted, out),
         PathAction::Serve(serve) => serve::run(serve, &interrupted, out),
     }
 }
