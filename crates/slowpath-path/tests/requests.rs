@@ -328,6 +328,62 @@ fn peers_that_are_not_allowed_get_no_octet() {
     );
 }
 
+/// A server whose figures are as large as they get: they are judged without a panic, and of more streams than there are
+/// none is believed.
+#[test]
+fn a_servers_impossible_figures_do_no_harm() {
+    for (streams, believed) in [(1, true), (2, false)] {
+        let listener = TcpListener::bind(ANY).expect("a socket");
+        let peer = listener.local_addr().expect("bound");
+        let server = thread::spawn(move || hostile_server(&listener, streams));
+        let report = measure_throughput(&options(peer, None), &NEVER);
+        assert_eq!(report.is_ok(), believed, "{report:?}");
+        if let Ok(report) = report {
+            let text = slowpath_path::throughput::report::text(&report);
+            assert!(!text.contains('\u{1b}'), "{text:?}");
+            serde_json::to_string(&report).expect("JSON");
+        }
+        server.join().expect("no panic");
+    }
+}
+
+fn hostile_server(listener: &TcpListener, streams: usize) {
+    let accept = || {
+        let (stream, _) = listener.accept().expect("a client");
+        let mut link = Link::new(stream, Side::Server).expect("a socket");
+        let greeting = Greeting {
+            keyed: false,
+            nonce: [0; 32],
+        };
+        link.send_octets(&greeting.encode()).expect("a socket");
+        let _: Opening = link.receive(soon(), &NEVER).expect("an opening");
+        link.send(&Opened::Welcome { proof: None })
+            .expect("a socket");
+        link
+    };
+    let mut control = accept();
+    control.channel().open(None);
+    let _: Command = control.receive(soon(), &NEVER).expect("a request");
+    let token = Octets([0; 16]);
+    control.send(&Answer::Accepted { token }).expect("a socket");
+    let (_stream, _probes) = (accept(), accept());
+    let _: Command = control.receive(soon(), &NEVER).expect("a start");
+    control.send(&Answer::Started {}).expect("a socket");
+    let most = u64::MAX;
+    let stream = serde_json::json!({"totals": {"observed": most, "polls": most, "unmeasured": [],
+        "problem_time": vec![most; 16], "problem_events": vec![most; 16]},
+        "samples": most, "window_sum": most, "rtt_samples": 1, "rtt_sum": most, "starved": most});
+    let row = serde_json::json!({"from": most, "to": 0, "octets": most, "retransmitted": most, "window": most, "rtt": most});
+    let result = serde_json::json!({"role": "receiver", "octets": most, "length": most, "rows": vec![row; 50],
+        "streams": vec![stream; streams], "congestion": "\u{1b}[31mred", "broken": false,
+        "cpu": {"percent": 1e308, "busiest_percent": 1e308, "waited_percent": 1e308}});
+    control
+        .send(&Answer::Finished { result })
+        .expect("a socket");
+    // Until the client has gone.
+    let _ = control.receive::<Command>(soon(), &NEVER);
+}
+
 #[test]
 fn a_server_that_is_none_is_named() {
     let listener = TcpListener::bind(ANY).expect("a socket");

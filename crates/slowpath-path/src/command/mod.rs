@@ -9,7 +9,7 @@ mod throughput;
 
 pub use arguments::{Ends, Owd, PathAction, PathCommand, Protocol, Serve};
 pub use keys::{KeyFileError, read_keys};
-pub use throughput::{Iperf3FileError, Throughput};
+pub use throughput::{Iperf3FileError, Throughput, ThroughputProtocol};
 
 use crate::session::PathError;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -30,6 +30,9 @@ pub enum CommandError {
     /// The throughput test did not come about.
     #[error("{0}")]
     Throughput(#[from] crate::throughput::ThroughputError),
+    /// The test with a server of ndt7 did not come about.
+    #[error("{0}")]
+    Ndt7(#[from] crate::throughput::ndt7::Ndt7Error),
     /// A file of iperf3 is not reported.
     #[error("cannot report {file}: {source}")]
     Iperf3 {

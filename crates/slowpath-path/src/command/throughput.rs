@@ -5,15 +5,25 @@ use super::{CommandError, keys};
 use crate::control::Credentials;
 use crate::requests::PORT;
 use crate::requests::message::{Direction, StreamOptions};
+use crate::throughput::ndt7::{Ndt7Options, measure_ndt7};
 use crate::throughput::{
     Iperf3Error, ThroughputOptions, ThroughputReport, measure_throughput, read_iperf3, report,
 };
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::io::{self, IsTerminal, Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+/// With whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ThroughputProtocol {
+    /// `slowpath path serve`
+    Slowpath,
+    /// A server of M-Lab's ndt7; PEER is ws://HOST:PORT, wss://HOST or HOST
+    Ndt7,
+}
 
 /// `slowpath path throughput`.
 #[derive(Debug, Args)]
@@ -23,6 +33,7 @@ Examples:
   slowpath path throughput peer --reverse             from the peer
   slowpath path throughput peer --streams 4 --congestion cubic --for 30s
   slowpath path throughput peer --pace 90M            at most 90 Mbit/s a stream
+  slowpath path throughput --protocol ndt7 --reverse wss://ndt.example
   iperf3 -c peer --json | slowpath path throughput --iperf3 -
 The peer runs `slowpath path serve` with this host in --allow.
 docs/reference/path-throughput.md describes the numbers.")]
@@ -33,6 +44,9 @@ pub struct Throughput {
     /// Read a result of iperf3 (--json) instead of measuring; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "peer")]
     pub iperf3: Option<PathBuf>,
+    /// With whom: another slowpath, or a server of ndt7
+    #[arg(long, value_enum, default_value_t = ThroughputProtocol::Slowpath)]
+    pub protocol: ThroughputProtocol,
     /// The peer sends
     #[arg(long)]
     pub reverse: bool,
@@ -138,11 +152,15 @@ pub(super) fn run(
     if let Some(file) = &throughput.iperf3 {
         return of_iperf3(file, throughput.json, out);
     }
-    let options = options(throughput)?;
-    if io::stderr().is_terminal() {
-        let seconds = (options.warm_up + options.length).as_secs_f64() + 1.0;
-        eprintln!("measuring to {} for {seconds:.0} s", options.peer);
+    if throughput.protocol == ThroughputProtocol::Ndt7 {
+        let options = ndt7_options(throughput)?;
+        announce(&options.server, 10.0);
+        let report = measure_ndt7(&options, interrupted)?;
+        return Ok(write(&report, throughput.json, out)?);
     }
+    let options = options(throughput)?;
+    let seconds = (options.warm_up + options.length).as_secs_f64() + 1.0;
+    announce(&options.peer.to_string(), seconds);
     let report = measure_throughput(&options, interrupted)?;
     write(&report, throughput.json, out)?;
     Ok(())
@@ -191,6 +209,46 @@ fn write(report: &ThroughputReport, json: bool, out: &mut dyn Write) -> io::Resu
     out.flush()
 }
 
+/// What takes more than two seconds says so to a terminal.
+fn announce(peer: &str, seconds: f64) {
+    if io::stderr().is_terminal() {
+        eprintln!(
+            "measuring with {} for {seconds:.0} s",
+            slowpath_text::plain(peer)
+        );
+    }
+}
+
+fn ndt7_options(throughput: &Throughput) -> Result<Ndt7Options, CommandError> {
+    if throughput.streams != 1 || throughput.user.is_some() {
+        let text = "ndt7 has one stream and no keys: leave out --streams, -u and -k";
+        return Err(CommandError::Usage(text.to_owned()));
+    }
+    if throughput.reverse && (throughput.congestion.is_some() || throughput.pace.is_some()) {
+        let text = "with --reverse the server of ndt7 sends, and chooses: leave out --congestion and --pace";
+        return Err(CommandError::Usage(text.to_owned()));
+    }
+    Ok(Ndt7Options {
+        server: throughput.peer.clone().unwrap_or_default(),
+        local: throughput.source,
+        direction: direction(throughput),
+        options: StreamOptions {
+            congestion: throughput.congestion.clone(),
+            send_buffer: throughput.send_buffer.or(throughput.window),
+            receive_buffer: throughput.receive_buffer.or(throughput.window),
+            mss: throughput.mss,
+            pace: throughput.pace,
+        },
+    })
+}
+
+fn direction(throughput: &Throughput) -> Direction {
+    match throughput.reverse {
+        true => Direction::Back,
+        false => Direction::There,
+    }
+}
+
 fn options(throughput: &Throughput) -> Result<ThroughputOptions, CommandError> {
     let sender = StreamOptions {
         congestion: throughput.congestion.clone(),
@@ -209,10 +267,7 @@ fn options(throughput: &Throughput) -> Result<ThroughputOptions, CommandError> {
         peer: resolve(throughput)?,
         local: throughput.source,
         credentials: credentials(throughput)?,
-        direction: match throughput.reverse {
-            true => Direction::Back,
-            false => Direction::There,
-        },
+        direction: direction(throughput),
         streams: throughput.streams,
         length: throughput.length,
         warm_up: throughput.warm_up,

@@ -19,8 +19,8 @@ pub type Nonce = [u8; NONCE];
 /// Octets of a greeting.
 pub const GREETING: usize = 48;
 
-/// What a greeting begins with.
-const MAGIC: &[u8; 8] = b"slowpath";
+/// What a greeting begins with: not as an OWAMP greeting of a slowpath does.
+const MAGIC: &[u8; 8] = b"spathreq";
 
 /// The bit of the greeting that a key is needed.
 const KEYED: u16 = 1;

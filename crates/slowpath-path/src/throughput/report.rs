@@ -127,7 +127,7 @@ pub enum ThroughputNote {
     },
     /// The file has a test over UDP; its loss is not judged.
     UdpLoss,
-    /// The file has no statistics of TCP: the sender's system has none, or it is an old version.
+    /// There are no statistics of TCP: the sender's system has none, or it is an old version.
     NoStatistics,
     /// The file's test ended with an error.
     Error {
@@ -136,6 +136,8 @@ pub enum ThroughputNote {
     },
     /// Statistics of the peer's end only: a client of ndt7 downloads.
     PeerStatistics,
+    /// Statistics of this end only: a client of ndt7 uploads.
+    OwnStatistics,
 }
 
 impl ThroughputNote {
@@ -150,11 +152,16 @@ impl ThroughputNote {
                 "the test is of UDP: iperf3 counts what its own receive buffer drops, and what arrives out of order, as the path's loss; it is not judged. Use `slowpath path owd`".to_owned()
             }
             ThroughputNote::NoStatistics => {
-                "the file has no congestion window and no round trip: the sender's system or version of iperf3 does not report them".to_owned()
+                "there is no congestion window and no round trip: the sender's system, or its version, does not report them".to_owned()
             }
             ThroughputNote::Error { error } => format!("iperf3 reports: {error}"),
             ThroughputNote::PeerStatistics => {
-                "the statistics are those that the server sent of its end".to_owned()
+                "the statistics are those that the server sent of its end; ndt7 has no warm-up, slow start is in the mean"
+                    .to_owned()
+            }
+            ThroughputNote::OwnStatistics => {
+                "the statistics are this end's, octets the server's; ndt7 has no warm-up, slow start is in the mean"
+                    .to_owned()
             }
         }
     }
@@ -264,7 +271,7 @@ fn intervals(sender: &[Row], receiver: &[Row], warm_up: Micros) -> Vec<Interval>
             start: row.from.as_secs_f64(),
             end: row.to.as_secs_f64(),
             // A row ends where the warm-up does, within the grain of waking.
-            warm_up: row.from.0 + 1_000 < warm_up.0,
+            warm_up: row.from + Micros(1_000) < warm_up,
             goodput_bps: (length > 0.0).then(|| row.octets as f64 * 8.0 / length),
             retransmitted_bytes: statistics.and_then(|row| row.retransmitted),
             cwnd_bytes: statistics.and_then(|row| row.window),

@@ -100,7 +100,10 @@ impl StreamTally {
     /// The mean congestion window, octets.
     #[must_use]
     pub fn mean_window(&self) -> Option<u64> {
-        self.window_sum.checked_div(self.samples)
+        // A window of 0 is one that the sender did not report.
+        self.window_sum
+            .checked_div(self.samples)
+            .filter(|window| *window > 0)
     }
 
     /// The mean of the smoothed round trips.

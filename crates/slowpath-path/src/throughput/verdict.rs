@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What limited a test, with the words of `slowpath why`.
 //!
-//! 1. An end's busiest thread ran or waited for a processor for [`CPU`] of the time: the processor.
+//! 1. An end's busiest thread ran for [`CPU`] of the time: the processor.
 //! 2. The sender was paced (SO_MAX_PACING_RATE, a target rate), and three quarters of that were reached: the application.
 //! 3. Where the kernel's chronographs are known (RFC 4898 SndLimTime…, `tcp_chrono_start`), the stage that took most of the
 //!    time: nothing was outstanding (application), the announced window was full (receiver), the send buffer was full (send
-//!    buffer), or the rest (network).
+//!    buffer), or the rest (network). If an end's thread ran or waited for a processor for half of the time, and the stage is
+//!    the one that this end leaves behind (a full window: the receiver; nothing to send: the sender), it is the processor,
+//!    unless a window each round trip, or a send buffer that was set, explains the rate. By itself such a wait limits
+//!    nothing: what arrives meanwhile is read at once afterwards. A network without losses, marks
+//!    or a queue gives way to a stage of [`SIGN`] of the time: while BBR paces, the clock of a full window stands still.
 //! 4. Where they are not, a window that explains the rate by itself: one window each round trip is within [`NEAR`] of it.
 //!    The smaller one limits: the announced one (receiver), or the congestion window (network).
 //! 5. Otherwise it cannot be said.
@@ -15,13 +19,19 @@
 
 use super::cpu::Cpu;
 use serde::Serialize;
-use slowpath_diagnose::{Actor, AdviceContext, advise};
+use slowpath_diagnose::{AdviceContext, advise};
 use slowpath_model::{Finding, IntervalVerdict, Micros, Problem, Share};
 use slowpath_text::{bit_rate, bytes, percent};
 
 /// The part of the time from which on the processor is the limit. Below it a thread that is idle for a tenth of the time
 /// waited for something else.
 pub const CPU: f64 = 0.9;
+
+/// The part of the time from which on a thread that ran or waited for a processor explains its stage, as in `slowpath why`.
+pub const NEEDED: f64 = 0.5;
+
+/// The part of the time from which on a stage comes before one that no one should act on, as in `slowpath why`.
+pub const SIGN: f64 = 0.1;
 
 /// The part of the pace from which on it is the limit, as `slowpath why` has it.
 pub const PACED: f64 = 0.75;
@@ -169,6 +179,11 @@ impl Facts {
         })
     }
 
+    /// The path shows a sign: losses, marks, a queue.
+    fn acts(&self) -> bool {
+        self.lost() || self.queues() || self.marked.unwrap_or(0) > 0
+    }
+
     fn lost(&self) -> bool {
         self.retransmitted
             .or(self.retransmitted_segments)
@@ -204,27 +219,33 @@ pub fn judge(facts: &Facts) -> Verdict {
 type Decision = (Limiter, Role, Option<f64>, String);
 
 fn cpu(facts: &Facts) -> Option<Decision> {
-    let needed = |cpu: Option<Cpu>| cpu.map_or(0.0, |cpu| cpu.needed());
-    let (sender, receiver) = (needed(facts.sender_cpu), needed(facts.receiver_cpu));
-    let (cpu, who, end) = match sender >= receiver {
-        true => (facts.sender_cpu?, Role::SendingHost, "sending"),
-        false => (facts.receiver_cpu?, Role::ReceivingHost, "receiving"),
-    };
+    let ran = |cpu: Option<Cpu>| cpu.map_or(0.0, |cpu| cpu.busiest_percent / 100.0);
+    let (sender, receiver) = (ran(facts.sender_cpu), ran(facts.receiver_cpu));
+    if sender.max(receiver) < CPU {
+        return None;
+    }
+    match sender >= receiver {
+        true => Some(of_cpu(facts.sender_cpu?, Role::SendingHost, "sending")),
+        false => Some(of_cpu(
+            facts.receiver_cpu?,
+            Role::ReceivingHost,
+            "receiving",
+        )),
+    }
+}
+
+fn of_cpu(cpu: Cpu, who: Role, end: &str) -> Decision {
     let share = cpu.needed();
-    (share >= CPU).then(|| {
-        let waited = match cpu.waited_percent {
-            Some(waited) if waited >= 1.0 => {
-                format!(" and waited {} for one", percent(waited / 100.0))
-            }
-            _ => String::new(),
-        };
-        let text = format!(
-            "the processor, {}: the {end} thread ran {} of the time{waited}; this is what the host manages, not what the path carries",
-            percent(share),
-            percent(cpu.busiest_percent / 100.0),
-        );
-        (Limiter::Cpu, who, Some(share), text)
-    })
+    let waited = match cpu.waited_percent {
+        Some(waited) if waited >= 1.0 => format!(" and waited {} for one", percent(waited / 100.0)),
+        _ => String::new(),
+    };
+    let text = format!(
+        "the processor, {}: the {end} thread ran {} of the time{waited}; this is what the host manages, not what the path carries",
+        percent(share),
+        percent((cpu.busiest_percent / 100.0).min(1.0)),
+    );
+    (Limiter::Cpu, who, Some(share), text)
 }
 
 fn paced(facts: &Facts) -> Option<Decision> {
@@ -248,9 +269,21 @@ fn staged(facts: &Facts) -> Option<Decision> {
         (Limiter::SendBuffer, stages.send_buffer),
         (Limiter::Application, stages.application),
     ];
-    let (limiter, share) = all
-        .into_iter()
-        .reduce(|best, next| if next.1 > best.1 { next } else { best })?;
+    let largest = |stages: &[(Limiter, f64)]| {
+        let larger =
+            |best: (Limiter, f64), next: (Limiter, f64)| if next.1 > best.1 { next } else { best };
+        stages.iter().copied().reduce(larger)
+    };
+    let (mut limiter, mut share) = largest(&all)?;
+    if limiter == Limiter::Network
+        && !facts.acts()
+        && let Some(other) = largest(&all[1..]).filter(|(_, share)| *share >= SIGN)
+    {
+        (limiter, share) = other;
+    }
+    if let Some(decision) = starved_of_cpu(facts, limiter) {
+        return Some(decision);
+    }
     let (who, text) = match limiter {
         Limiter::Network => network(facts, Some(share)),
         Limiter::Receiver => receiver(facts, Some(share)),
@@ -270,6 +303,27 @@ fn staged(facts: &Facts) -> Option<Decision> {
         ),
     };
     Some((limiter, who, Some(share), text))
+}
+
+/// The stage that an end leaves behind whose thread had to wait for a processor, if it is not explained otherwise.
+fn starved_of_cpu(facts: &Facts, limiter: Limiter) -> Option<Decision> {
+    let needs = |cpu: Option<Cpu>| cpu.filter(|cpu| cpu.needed() >= NEEDED);
+    match limiter {
+        // A window each round trip is all that a window allows, however quick the reader.
+        Limiter::Receiver => {
+            let least = facts.min_rtt.filter(|rtt| rtt.0 > 0)?;
+            let allowed = facts.announced? as f64 * 8.0 / least.as_secs_f64();
+            let cpu = needs(facts.receiver_cpu).filter(|_| facts.goodput < Some(NEAR * allowed))?;
+            Some(of_cpu(cpu, Role::ReceivingHost, "receiving"))
+        }
+        Limiter::SendBuffer if facts.send_buffer_set => None,
+        Limiter::SendBuffer | Limiter::Application => Some(of_cpu(
+            needs(facts.sender_cpu)?,
+            Role::SendingHost,
+            "sending",
+        )),
+        Limiter::Network | Limiter::Cpu | Limiter::Unknown => None,
+    }
 }
 
 /// Without chronographs: which window explains the rate.
@@ -411,7 +465,7 @@ fn advice(facts: &Facts, limiter: Limiter) -> Option<Advised> {
     let problem = match limiter {
         Limiter::Cpu => {
             return own(
-                "Test with --streams of as many as there are idle processors, or from a host that is less loaded: the path may carry more.",
+                "Test with as many --streams as there are idle processors, or from a host that is less loaded: the path may carry more.",
                 "Linux Documentation/scheduler/sched-stats.rst",
             );
         }
@@ -426,6 +480,8 @@ fn advice(facts: &Facts, limiter: Limiter) -> Option<Advised> {
         Limiter::SendBuffer => Problem::SendBufferLimited,
         Limiter::Receiver => Problem::ReceiverWindowLimited,
         Limiter::Network if facts.lost() => Problem::FastRetransmit,
+        // Its advice is about a window, which not all data have.
+        Limiter::Network if facts.window.is_none() => return None,
         Limiter::Network => Problem::CongestionWindowLimited,
     };
     let (verdict, context) = facts.verdict.as_ref()?;
@@ -436,10 +492,165 @@ fn advice(facts: &Facts, limiter: Limiter) -> Option<Advised> {
         events: None,
     });
     let advice = advise(&finding, verdict, context);
-    // The advice for the path is for its operator; a window without losses is the host's.
-    debug_assert!(limiter != Limiter::Receiver || advice.who == Actor::ReceiverSide);
     Some(Advised {
         what: advice.what,
         source: advice.source.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stages(application: f64, send_buffer: f64, receiver: f64, network: f64) -> Facts {
+        Facts {
+            goodput: Some(48e6),
+            stages: Some(Stages {
+                application,
+                send_buffer,
+                receiver,
+                network,
+            }),
+            rtt: Some(Micros(20_100)),
+            min_rtt: Some(Micros(20_000)),
+            ..Facts::default()
+        }
+    }
+
+    fn cpu(busiest: f64, waited: f64) -> Option<Cpu> {
+        Some(Cpu {
+            percent: busiest,
+            busiest_percent: busiest,
+            waited_percent: Some(waited),
+        })
+    }
+
+    fn decided(facts: &Facts) -> (Limiter, Role) {
+        let verdict = judge(facts);
+        assert!(!verdict.text.is_empty());
+        (verdict.limiter, verdict.who)
+    }
+
+    #[test]
+    fn the_stage_that_took_most_of_the_time_limits() {
+        for (facts, expected) in [
+            (
+                stages(0.6, 0.1, 0.1, 0.2),
+                (Limiter::Application, Role::SendingApplication),
+            ),
+            (
+                stages(0.1, 0.5, 0.2, 0.2),
+                (Limiter::SendBuffer, Role::SendingHost),
+            ),
+            (
+                stages(0.0, 0.0, 0.7, 0.3),
+                (Limiter::Receiver, Role::ReceivingHost),
+            ),
+            (
+                stages(0.0, 0.0, 0.05, 0.95),
+                (Limiter::Network, Role::SendingHost),
+            ),
+            // Without a sign of the network.
+            (
+                stages(0.0, 0.0, 0.45, 0.55),
+                (Limiter::Receiver, Role::ReceivingHost),
+            ),
+        ] {
+            assert_eq!(decided(&facts), expected, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn losses_marks_and_a_queue_are_the_networks() {
+        let network = (Limiter::Network, Role::Network);
+        let path = || stages(0.0, 0.0, 0.0, 1.0);
+        let lost = Facts {
+            retransmitted: Some(1_448),
+            ..path()
+        };
+        let marked = Facts {
+            marked: Some(1),
+            ..path()
+        };
+        // 6 ms above 20 are more than 5 ms and a quarter of 20.
+        let queue = Facts {
+            rtt: Some(Micros(26_000)),
+            ..path()
+        };
+        for facts in [lost, marked, queue] {
+            assert_eq!(decided(&facts), network, "{facts:?}");
+        }
+        // 4.9 ms, or a fifth of the shortest, are none.
+        for (rtt, least) in [(4_900, 10), (120_000, 100_000)] {
+            let facts = Facts {
+                rtt: Some(Micros(rtt)),
+                min_rtt: Some(Micros(least)),
+                ..path()
+            };
+            assert_eq!(decided(&facts), (Limiter::Network, Role::SendingHost));
+        }
+    }
+
+    #[test]
+    fn a_thread_that_only_waits_for_a_processor_limits_nothing_by_itself() {
+        let with = |facts: Facts, sender_cpu, receiver_cpu| Facts {
+            sender_cpu,
+            receiver_cpu,
+            ..facts
+        };
+        let path = || stages(0.0, 0.0, 0.05, 0.95);
+        let (sending, receiving) = (
+            (Limiter::Cpu, Role::SendingHost),
+            (Limiter::Cpu, Role::ReceivingHost),
+        );
+        // It ran 6 % of the time, waited 86 %, and the path was full all the same.
+        assert_eq!(
+            decided(&with(path(), None, cpu(6.0, 86.0))).0,
+            Limiter::Network
+        );
+        assert_eq!(decided(&with(path(), None, cpu(91.0, 0.0))), receiving);
+        assert_eq!(
+            decided(&with(path(), cpu(99.0, 0.0), cpu(91.0, 0.0))),
+            sending
+        );
+        // A full window beside it: of 1 MB each 20 ms, 400 Mbit/s, the 48 are far; of 120 KB they are all.
+        let window = |announced| Facts {
+            announced: Some(announced),
+            ..stages(0.0, 0.0, 0.8, 0.2)
+        };
+        let late = cpu(6.0, 86.0);
+        assert_eq!(decided(&with(window(1_000_000), None, late)), receiving);
+        assert_eq!(
+            decided(&with(window(120_000), None, late)).0,
+            Limiter::Receiver
+        );
+        assert_eq!(
+            decided(&with(window(1_000_000), late, None)).0,
+            Limiter::Receiver
+        );
+        // Nothing to send, and no buffer that was made small.
+        let starved = stages(0.0, 0.7, 0.0, 0.3);
+        let set = Facts {
+            send_buffer_set: true,
+            ..starved.clone()
+        };
+        assert_eq!(decided(&with(starved, late, None)), sending);
+        assert_eq!(decided(&with(set, late, None)).0, Limiter::SendBuffer);
+    }
+
+    #[test]
+    fn a_pace_that_is_reached_is_the_applications() {
+        let facts = |goodput, pace| Facts {
+            goodput: Some(goodput),
+            pace: Some(pace),
+            ..stages(0.0, 0.0, 0.0, 1.0)
+        };
+        assert_eq!(decided(&facts(48e6, 50e6)).0, Limiter::Application);
+        assert_eq!(decided(&facts(48e6, 100e6)).0, Limiter::Network);
+    }
+
+    #[test]
+    fn without_any_data_it_is_unknown() {
+        assert_eq!(decided(&Facts::default()), (Limiter::Unknown, Role::None));
+    }
 }

@@ -15,6 +15,10 @@ pub fn up(test: &str, link: &str, more: &str) -> Option<Lab> {
         "[topology]\nkind = \"custom\"\nhosts = [\"a\", \"b\"]\nswitches = [\"r1\"]\nlinks = {{ {link} }}\n\
          link = [{{ ends = [\"a\", \"r1\"] }}, {{ ends = [\"r1\", \"b\"] }}]\n[switch]\nbuffer = \"250 packets\"\n{more}"
     );
+    // Threads that this one starts, the emulator's and both ends', come before others of the machine: on a loaded one the
+    // wait for a processor would be what is measured.
+    // SAFETY: three numbers. Refused without privilege, and then the network is too.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
     let files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
     let scenario = Scenario::parse_for(&text, &files, Substrate::Emulator).expect("possible");
     match Lab::up(&scenario, &Options::default()) {
