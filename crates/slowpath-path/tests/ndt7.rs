@@ -166,6 +166,10 @@ fn a_download_is_judged_by_the_servers_statistics() {
     assert_eq!(report.verdict.limiter, Limiter::Network, "{report:?}");
     assert_eq!(report.notes, [ThroughputNote::PeerStatistics]);
     assert!(report.retransmitted_bytes.is_some());
+    // What the server does not send is not zero.
+    let evidence = report.verdict.evidence.join("; ");
+    assert!(!evidence.contains("segments"), "{evidence}");
+    assert!(report.intervals.iter().all(|row| row.cwnd_bytes.is_none()));
     // Four seconds, and what was still on its way then.
     assert!(report.intervals.len() >= 4, "{report:?}");
 }

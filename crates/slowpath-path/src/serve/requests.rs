@@ -64,6 +64,17 @@ pub(super) fn run(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>, adm
     connection.serve(admission);
 }
 
+/// Whether a congestion control is one that the kernel has now: of another name the kernel would load a module, because
+/// this process may be privileged (`tcp_ca_find_autoload`), and that is no client's business.
+fn is_loaded(name: Option<&str>) -> bool {
+    let Some(name) = name else {
+        return true;
+    };
+    let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let names = std::fs::read_to_string(file).unwrap_or_default();
+    names.split_ascii_whitespace().any(|known| known == name)
+}
+
 struct Connection<'a> {
     link: Link,
     peer: SocketAddr,
@@ -185,6 +196,9 @@ impl Connection<'_> {
         let ip = self.peer.ip().to_canonical();
         let policy = self.shared.gate.policy();
         let token: [u8; 16] = random().map_err(|_| Ending::Closed)?;
+        if !is_loaded(request.options.congestion.as_deref()) {
+            return Ok(Err(Refusal::Unavailable));
+        }
         let opened = self
             .shared
             .tests

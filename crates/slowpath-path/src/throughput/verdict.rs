@@ -6,7 +6,8 @@
 //! 3. Where the kernel's chronographs are known (RFC 4898 SndLimTime…, `tcp_chrono_start`), the stage that took most of the
 //!    time: nothing was outstanding (application), the announced window was full (receiver), the send buffer was full (send
 //!    buffer), or the rest (network). If an end's thread ran or waited for a processor for half of the time, and the stage is
-//!    the one that this end leaves behind (a full window: the receiver; nothing to send: the sender), it is the processor,
+//!    the one that this end leaves behind (a full window: the receiver; nothing to send: the sender; a network without any
+//!    sign: either), it is the processor,
 //!    unless a window each round trip, or a send buffer that was set, explains the rate. By itself such a wait limits
 //!    nothing: what arrives meanwhile is read at once afterwards. A network without losses, marks
 //!    or a queue gives way to a stage of [`SIGN`] of the time: while BBR paces, the clock of a full window stands still.
@@ -322,6 +323,22 @@ fn starved_of_cpu(facts: &Facts, limiter: Limiter) -> Option<Decision> {
             Role::SendingHost,
             "sending",
         )),
+        // Without a sign of the path: loopback, and what is as quick.
+        Limiter::Network if !facts.acts() => {
+            let needed = |cpu: Option<Cpu>| cpu.map_or(0.0, |cpu| cpu.needed());
+            match needed(facts.sender_cpu) >= needed(facts.receiver_cpu) {
+                true => Some(of_cpu(
+                    needs(facts.sender_cpu)?,
+                    Role::SendingHost,
+                    "sending",
+                )),
+                false => Some(of_cpu(
+                    needs(facts.receiver_cpu)?,
+                    Role::ReceivingHost,
+                    "receiving",
+                )),
+            }
+        }
         Limiter::Network | Limiter::Cpu | Limiter::Unknown => None,
     }
 }
@@ -446,8 +463,11 @@ fn evidence(facts: &Facts) -> Vec<String> {
         ("receiving", facts.receiver_cpu),
     ] {
         if let Some(cpu) = cpu {
+            let waited = cpu.waited_percent.map_or_else(String::new, |waited| {
+                format!(", which waited {waited:.0} % for one")
+            });
             evidence.push(format!(
-                "{end} end: {:.0} % of a processor, its busiest thread {:.0} %",
+                "{end} end: {:.0} % of a processor, its busiest thread {:.0} %{waited}",
                 cpu.percent, cpu.busiest_percent
             ));
         }
@@ -603,9 +623,18 @@ mod tests {
             (Limiter::Cpu, Role::SendingHost),
             (Limiter::Cpu, Role::ReceivingHost),
         );
-        // It ran 6 % of the time, waited 86 %, and the path was full all the same.
+        // It ran 6 % of the time, waited 86 %, and the path was full all the same: a queue stands.
+        let full = Facts {
+            rtt: Some(Micros(40_000)),
+            ..path()
+        };
         assert_eq!(
-            decided(&with(path(), None, cpu(6.0, 86.0))).0,
+            decided(&with(full, None, cpu(6.0, 86.0))).0,
+            Limiter::Network
+        );
+        assert_eq!(decided(&with(path(), None, cpu(6.0, 86.0))), receiving);
+        assert_eq!(
+            decided(&with(path(), None, cpu(6.0, 20.0))).0,
             Limiter::Network
         );
         assert_eq!(decided(&with(path(), None, cpu(91.0, 0.0))), receiving);

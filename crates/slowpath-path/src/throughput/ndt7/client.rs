@@ -186,6 +186,8 @@ struct Test {
     tally: StreamTally,
     /// The latest count of a server that receives: µs, octets.
     received: Option<(u64, u64)>,
+    /// Whether those have segments that were sent again.
+    counts_segments: bool,
     rows: Vec<Interval>,
     /// Of the current row: since when, octets and retransmitted octets then.
     row: (i64, u64, Option<u64>),
@@ -214,6 +216,7 @@ impl Test {
             ended: 0,
             tally: StreamTally::default(),
             received: None,
+            counts_segments: direction == Direction::There,
             rows: Vec::new(),
             row: (0, 0, None),
             next_sample: 0,
@@ -324,6 +327,7 @@ impl Test {
             && let Some((at, stats)) = info.at().zip(info.stats())
         {
             self.tally.add(at, stats);
+            self.counts_segments = info.further.total_retrans.is_some();
         }
     }
 
@@ -397,6 +401,9 @@ impl Test {
 
     fn report(self, options: &Ndt7Options, interrupted: bool) -> ThroughputReport {
         let mut facts = of_tallies(std::slice::from_ref(&self.tally));
+        if !self.counts_segments {
+            facts.retransmitted_segments = None;
+        }
         let seconds = self.ended as f64 / 1e9;
         let acknowledged = self
             .tally
