@@ -39,5 +39,6 @@ pub mod results;
 pub mod schedule;
 pub mod serve;
 pub mod session;
+pub mod signature;
 pub mod socket;
 pub mod time;

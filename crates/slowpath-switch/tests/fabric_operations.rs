@@ -7,7 +7,8 @@ mod network;
 use network::{Fate, Log, end, gbit, line_of_switches, packet};
 use proptest::prelude::*;
 use slowpath_switch::fabric::{
-    Action, Burst, Change, Fabric, Impairment, Jitter, Late, Node, Pick, Plan, Route, Share,
+    Action, BitErrors, Burst, Change, Fabric, Impairment, Jitter, Late, Node, Pick, Plan, Route,
+    Share,
 };
 use slowpath_switch::{
     Alpha, Destination, Detour, Header, Limit, PortConfig, PortId, PortKind, Random, Shared, Span,
@@ -38,6 +39,7 @@ fn impairment(random: &mut Random) -> Impairment {
             overtaking: random.below(2) == 0,
         },
         loss: pick(random),
+        bit_errors: BitErrors(u64::from(random.below(3)) * 10_000_000_000),
         corruption: pick(random),
         copies: pick(random),
         late: Late {

@@ -57,9 +57,10 @@ fn what(key: &str, problem: &Problem) -> String {
 }
 
 /// Keys of `[[line]]` that people look for at links.
-const LINE_KEYS: [&str; 9] = [
+const LINE_KEYS: [&str; 10] = [
     "jitter",
     "loss",
+    "bit-errors",
     "corruption",
     "duplication",
     "reordering",

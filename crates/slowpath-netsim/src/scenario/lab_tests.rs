@@ -5,7 +5,7 @@ use super::tests::{BASE, files};
 use super::{HostSetup, Problem, Scenario, ScenarioError, Substrate};
 use proptest::prelude::*;
 use slowpath_switch::fabric::{
-    Action, Burst, Change, Fabric, Impairment, Jitter, Late, Pick, Route, Share,
+    Action, BitErrors, Burst, Change, Fabric, Impairment, Jitter, Late, Pick, Route, Share,
 };
 use slowpath_switch::{Destination, Limit, PortId, Rate, Span, Time};
 
@@ -37,6 +37,7 @@ on = "s -> t"
 extra-delay = "2 ms"
 jitter = { most = "1 ms", overtaking = true }
 loss = "0.1 %"
+bit-errors = "1e-7"
 corruption = { packets = [3, "7-9"], at-least = "100 B" }
 duplication = { every = 100, first = 5 }
 reordering = { burst = { begin = "1 %", end = 0.25 }, by = "5 ms" }
@@ -81,6 +82,7 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
             share: Share(1_000_000),
             ..Pick::default()
         },
+        bit_errors: BitErrors(100_000_000),
         corruption: Pick {
             numbers: vec![(3, 3), (7, 9)],
             at_least: 100,

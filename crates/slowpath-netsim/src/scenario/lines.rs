@@ -31,7 +31,7 @@ use super::network::fits;
 use super::section::{Section, Value};
 use crate::topology::{Node, Topology};
 use slowpath_switch::fabric::{
-    Action, Burst, Change, Impairment, Jitter, Late, Pick, Route, Share,
+    Action, BitErrors, Burst, Change, Impairment, Jitter, Late, Pick, Route, Share,
 };
 use slowpath_switch::{Destination, PortId, Span, Time};
 
@@ -142,12 +142,13 @@ fn impairment(section: &Section<'_>) -> Result<Option<Impairment>, ScenarioError
         "extra-delay",
         "jitter",
         "loss",
+        "bit-errors",
         "corruption",
         "duplication",
         "reordering",
     ];
-    let [delay, jitter, loss, corruption, copies, late] = keys.map(|key| section.get(key));
-    let all = [&delay, &jitter, &loss, &corruption, &copies, &late];
+    let [delay, jitter, loss, bits, corruption, copies, late] = keys.map(|key| section.get(key));
+    let all = [&delay, &jitter, &loss, &bits, &corruption, &copies, &late];
     if all.iter().all(|value| value.is_none()) {
         return Ok(None);
     }
@@ -156,10 +157,21 @@ fn impairment(section: &Section<'_>) -> Result<Option<Impairment>, ScenarioError
         delay: delay.map_or(Ok(Span::ZERO), |value| value.span())?,
         jitter: jitter.map_or(Ok(Jitter::default()), |value| read_jitter(&value))?,
         loss: pick(loss)?,
+        bit_errors: bits.map_or(Ok(BitErrors::NONE), |value| bit_errors(&value))?,
         corruption: pick(corruption)?,
         copies: pick(copies)?,
         late: late.map_or(Ok(Late::default()), |value| reordering(&value))?,
     }))
+}
+
+/// A probability of at most 1/1,000, as in `"1e-7"`.
+fn bit_errors(value: &Value<'_>) -> Result<BitErrors, ScenarioError> {
+    let text = value.scalar()?;
+    let share: Option<f64> = text.trim().parse().ok();
+    let share = share.filter(|share| (0.0..=1e-3).contains(share));
+    // At most 10^12 parts of 10^15.
+    let parts = share.map(|share| BitErrors((share * 1e15).round() as u64));
+    parts.ok_or_else(|| value.range(&text, "0", "1e-3"))
 }
 
 fn read_jitter(value: &Value<'_>) -> Result<Jitter, ScenarioError> {

@@ -322,7 +322,7 @@ impl<'a> Value<'a> {
         self.integer(least..=most).map(|number| number as u32)
     }
 
-    fn range(
+    pub(super) fn range(
         &self,
         given: impl ToString,
         least: impl ToString,

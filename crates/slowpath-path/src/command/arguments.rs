@@ -22,6 +22,8 @@ pub struct PathCommand {
 pub enum PathAction {
     /// Measure one-way delay, loss, reordering and hops to and from a peer
     Owd(Box<Owd>),
+    /// Find out what kind of loss a path has
+    Loss(Box<super::loss::Loss>),
     /// Answer measurements of others: OWAMP, TWAMP, STAMP
     Serve(Box<Serve>),
 }

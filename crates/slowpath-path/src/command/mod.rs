@@ -3,11 +3,13 @@
 
 mod arguments;
 mod keys;
+mod loss;
 mod owd;
 mod serve;
 
 pub use arguments::{Ends, Owd, PathAction, PathCommand, Protocol, Serve};
 pub use keys::{KeyFileError, read_keys};
+pub use loss::Loss;
 
 use crate::session::PathError;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -25,6 +27,9 @@ pub enum CommandError {
     /// The measurement did not come about.
     #[error("{0}")]
     Path(#[from] PathError),
+    /// The experiment did not come about.
+    #[error("{0}")]
+    Loss(#[from] crate::signature::LossError),
     /// A name has no address.
     #[error("cannot find the address of {name}: {source}")]
     Resolve {
@@ -77,6 +82,7 @@ pub fn run(path: &PathCommand, out: &mut dyn Write) -> Result<(), CommandError> 
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
     match &path.action {
+        PathAction::Loss(loss) => loss::run(loss, &interrupted, out),
         PathAction::Owd(owd) => owd::run(owd, &interrupted, out),
         PathAction::Serve(serve) => serve::run(serve, &interrupted, out),
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath path owd`.
 
-use super::arguments::{Correction, Owd, Protocol};
+use super::arguments::{Correction, Ends, Owd, Protocol};
 use super::{CommandError, KeyFileError, keys};
 use crate::control::{Credentials, Modes};
 use crate::file::{Finished, SessionFile, SkipsPlace};
 use crate::report::{PathReport, Reading, of_one_way, of_two_way, text};
 use crate::results::Corrections;
+use crate::schedule::{Slot, Slots};
 use crate::session::{
     Measured, OneWayOutcome, PathError, TestOptions, TwoWayKind, measure, measure_two_way,
 };
@@ -147,7 +148,7 @@ fn session_file(measured: &Measured) -> SessionFile {
     }
 }
 
-fn kind(protocol: Protocol) -> Option<TwoWayKind> {
+pub(super) fn kind(protocol: Protocol) -> Option<TwoWayKind> {
     match protocol {
         Protocol::Owamp => None,
         Protocol::Twamp => Some(TwoWayKind::Twamp),
@@ -260,14 +261,61 @@ fn reading(owd: &Owd) -> Result<Reading, CommandError> {
             skew: has(Correction::Skew),
             steps: has(Correction::Steps),
         },
-        timeout: timeout(owd)?.as_duration(),
+        timeout: timeout(owd.timeout)?.as_duration(),
     })
 }
 
-fn timeout(owd: &Owd) -> Result<Span, CommandError> {
-    Span::from_seconds(owd.timeout)
+pub(super) fn timeout(seconds: f64) -> Result<Span, CommandError> {
+    Span::from_seconds(seconds)
         .filter(|span| span.0 > 0)
-        .ok_or_else(|| CommandError::Usage(format!("a timeout of {} s cannot be", owd.timeout)))
+        .ok_or_else(|| CommandError::Usage(format!("a timeout of {seconds} s cannot be")))
+}
+
+/// The key of this name in a file of keys.
+pub(super) fn credentials(
+    user: Option<&str>,
+    file: Option<&Path>,
+) -> Result<Option<Credentials>, CommandError> {
+    let (Some(user), Some(file)) = (user, file) else {
+        return Ok(None);
+    };
+    let failed = |source| CommandError::Keys {
+        file: file.to_owned(),
+        source,
+    };
+    let keys = keys::of_file(file).map_err(failed)?;
+    let key = keys.into_iter().find(|key| key.name == user);
+    let key = key.ok_or_else(|| failed(KeyFileError::NoSuchKey(user.to_owned())))?;
+    Ok(Some(Credentials {
+        name: key.name,
+        passphrase: key.passphrase,
+    }))
+}
+
+/// Both directions of the default schedule, without padding.
+pub(super) fn test_options(
+    peer: SocketAddr,
+    ends: &Ends,
+    (timeout, dscp): (Span, u8),
+    (modes, credentials): (Modes, Option<Credentials>),
+) -> TestOptions {
+    let second = Slot::Fixed(Span(1 << 32));
+    TestOptions {
+        peer,
+        local: ends.source,
+        packets: PACKETS,
+        slots: Slots::new(vec![second]).expect("one slot"),
+        padding: 0,
+        timeout,
+        dscp,
+        modes,
+        credentials,
+        there: true,
+        back: true,
+        clock: WallClock::default(),
+        receive_buffer: None,
+        ports: ends.ports,
+    }
 }
 
 fn options(owd: &Owd) -> Result<TestOptions, CommandError> {
@@ -276,66 +324,45 @@ fn options(owd: &Owd) -> Result<TestOptions, CommandError> {
             "-t, -f, --save and --raw need --protocol owamp: a reflector always measures both ways";
         return Err(CommandError::Usage(text.to_owned()));
     }
-    let credentials = match (&owd.user, &owd.keys) {
-        (Some(user), Some(file)) => {
-            let failed = |source| CommandError::Keys {
-                file: file.clone(),
-                source,
-            };
-            let keys = keys::of_file(file).map_err(failed)?;
-            let key = keys.into_iter().find(|key| key.name == *user);
-            let key = key.ok_or_else(|| failed(KeyFileError::NoSuchKey(user.clone())))?;
-            Some(Credentials {
-                name: key.name,
-                passphrase: key.passphrase,
-            })
-        }
-        _ => None,
-    };
+    let credentials = credentials(owd.user.as_deref(), owd.keys.as_deref())?;
     let one_way = owd.to || owd.from;
+    let peer = resolve(&owd.peer, &owd.ends, owd.protocol)?;
+    let how = (timeout(owd.timeout)?, owd.dscp);
     Ok(TestOptions {
-        peer: resolve(owd)?,
-        local: owd.ends.source,
         packets: owd.count.unwrap_or(PACKETS),
         slots: owd.interval.clone(),
         padding: owd.padding,
-        timeout: timeout(owd)?,
-        dscp: owd.dscp,
-        modes: modes(&owd.modes)?,
-        credentials,
         there: owd.to || !one_way,
         back: owd.from || !one_way,
-        clock: WallClock::default(),
-        receive_buffer: None,
-        ports: owd.ends.ports,
+        ..test_options(peer, &owd.ends, how, (modes(&owd.modes)?, credentials))
     })
 }
 
 /// The peer's address: of a name the first of the wanted family.
-fn resolve(owd: &Owd) -> Result<SocketAddr, CommandError> {
-    let port = if owd.protocol == Protocol::Owamp {
+pub(super) fn resolve(
+    peer: &str,
+    ends: &Ends,
+    protocol: Protocol,
+) -> Result<SocketAddr, CommandError> {
+    let port = if protocol == Protocol::Owamp {
         861
     } else {
         862
     };
     let failed = |source| CommandError::Resolve {
-        name: owd.peer.clone(),
+        name: peer.to_owned(),
         source,
     };
-    let bare = owd.peer.trim_start_matches('[').trim_end_matches(']');
+    let bare = peer.trim_start_matches('[').trim_end_matches(']');
     let addresses: Vec<SocketAddr> = match bare.parse() {
         Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => match owd.peer.to_socket_addrs() {
+        Err(_) => match peer.to_socket_addrs() {
             Ok(addresses) => addresses.collect(),
-            Err(_) => (owd.peer.as_str(), port)
-                .to_socket_addrs()
-                .map_err(failed)?
-                .collect(),
+            Err(_) => (peer, port).to_socket_addrs().map_err(failed)?.collect(),
         },
     };
-    let wanted = |address: &&SocketAddr| {
-        !(owd.ends.v4 && address.is_ipv6() || owd.ends.v6 && address.is_ipv4())
-    };
+    let wanted =
+        |address: &&SocketAddr| !(ends.v4 && address.is_ipv6() || ends.v6 && address.is_ipv4());
     let found = addresses.iter().find(wanted).copied();
     found.ok_or_else(|| {
         failed(io::Error::new(

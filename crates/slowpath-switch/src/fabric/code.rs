@@ -8,8 +8,8 @@
 //! before any memory is asked for. Another layout gets another version.
 
 use super::plan::{
-    Action, Burst, Change, Condition, End, Impairment, Jitter, Late, Mtu, Node, Pick, Plan, Police,
-    Remark, Route, Share,
+    Action, BitErrors, Burst, Change, Condition, End, Impairment, Jitter, Late, Mtu, Node, Pick,
+    Plan, Police, Remark, Route, Share,
 };
 use crate::config::{Alpha, Detour, Limit, PortConfig, PortKind, Shared, SwitchConfig, Threshold};
 use crate::packet::{Destination, PortId};
@@ -123,7 +123,8 @@ around!(
     Span(u64),
     PortId(u16),
     Destination(u32),
-    Share(u32)
+    Share(u32),
+    BitErrors(u64)
 );
 
 impl Code for bool {
@@ -386,6 +387,7 @@ fields!(Impairment {
     delay: Span,
     jitter: Jitter,
     loss: Pick,
+    bit_errors: BitErrors,
     corruption: Pick,
     copies: Pick,
     late: Late,

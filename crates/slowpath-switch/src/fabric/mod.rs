@@ -94,6 +94,7 @@
 //!   the first the state changes, as a share of [`Burst::begin`] when good or
 //!   [`Burst::end`] when bad; with the second the packet is picked, as a share of the new
 //!   state's.
+//! - Bit errors take one number of each packet (purpose 9), if there are any: see [`BitErrors`].
 //! - Jitter takes one number x of each packet that is not lost, and of each copy: it adds
 //!   floor(x (j + 1) / 2^64) picoseconds.
 
@@ -112,7 +113,7 @@ pub use condition::ConditionCounters;
 pub use impair::{Fate, Impaired};
 pub use network::{Counts, Fabric, LineCounters};
 pub use plan::{
-    Action, Burst, Change, Condition, End, Impairment, Jitter, Late, Mtu, Node, Pick, Plan,
-    PlanError, Police, Remark, Route, Share,
+    Action, BitErrors, Burst, Change, Condition, End, Impairment, Jitter, Late, Mtu, Node, Pick,
+    Plan, PlanError, Police, Remark, Route, Share,
 };
 pub use sink::{Delivered, DropCause, Dropped, Oversized, Sink};
