@@ -33,6 +33,7 @@ pub mod control;
 pub mod file;
 pub mod keys;
 pub mod packet;
+pub mod pscheduler;
 pub mod record;
 pub mod report;
 pub mod results;
