@@ -32,6 +32,7 @@ pub mod command;
 pub mod control;
 pub mod file;
 pub mod keys;
+pub mod mesh;
 pub mod packet;
 pub mod pscheduler;
 pub mod record;

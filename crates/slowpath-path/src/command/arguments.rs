@@ -24,6 +24,8 @@ pub enum PathAction {
     Owd(Box<Owd>),
     /// Find out what kind of loss a path has
     Loss(Box<super::loss::Loss>),
+    /// Measure several peers all the time, and serve metrics for Prometheus
+    Mesh(Box<super::mesh::MeshArguments>),
     /// Answer measurements of others: OWAMP, TWAMP, STAMP
     Serve(Box<Serve>),
 }
@@ -78,6 +80,7 @@ Examples:
   slowpath path owd peer -t --save there.owp                one way, kept as owstats reads it
   slowpath path owd peer --protocol stamp -c 600 -i 0.1f    a router that reflects STAMP
   slowpath path owd peer --rolling 60s --json               for hours, a line a minute and direction
+  slowpath path owd peer --archive https://archive/results  posted as pScheduler posts its results
 The peer runs `slowpath path serve`, owampd, twampd, or reflects STAMP.
 docs/reference/path.md describes the numbers.")]
 pub struct Owd {
@@ -132,6 +135,9 @@ pub struct Owd {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub archiving: super::archive::Archiving,
     /// Report each stretch of this length by itself, until -c packets or a signal
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["save", "raw"])]
     pub rolling: Option<Duration>,

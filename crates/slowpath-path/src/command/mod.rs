@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath path`: arguments, and what is printed.
 
+mod archive;
 mod arguments;
 mod keys;
 mod loss;
+mod mesh;
 mod owd;
 mod serve;
 
+pub use archive::{Archiving, Format};
 pub use arguments::{Ends, Owd, PathAction, PathCommand, Protocol, Serve};
 pub use keys::{KeyFileError, read_keys};
 pub use loss::Loss;
+pub use mesh::MeshArguments;
 
 use crate::session::PathError;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -30,6 +34,15 @@ pub enum CommandError {
     /// The experiment did not come about.
     #[error("{0}")]
     Loss(#[from] crate::signature::LossError),
+    /// An archive does not have a result.
+    #[error("{0}")]
+    Archive(#[from] crate::pscheduler::ArchiveError),
+    /// The file of a mesh is none.
+    #[error("{0}")]
+    Mesh(#[from] crate::mesh::MeshError),
+    /// There is no listener for metrics.
+    #[error("{0}")]
+    Listen(#[from] slowpath_http::ServerError),
     /// A name has no address.
     #[error("cannot find the address of {name}: {source}")]
     Resolve {
@@ -83,6 +96,7 @@ pub fn run(path: &PathCommand, out: &mut dyn Write) -> Result<(), CommandError> 
     }
     match &path.action {
         PathAction::Loss(loss) => loss::run(loss, &interrupted, out),
+        PathAction::Mesh(mesh) => mesh::run(mesh, &interrupted, out),
         PathAction::Owd(owd) => owd::run(owd, &interrupted, out),
         PathAction::Serve(serve) => serve::run(serve, &interrupted, out),
     }

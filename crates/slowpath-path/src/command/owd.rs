@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath path owd`.
 
+use super::archive::{Archiver, Outcome};
 use super::arguments::{Correction, Ends, Owd, Protocol};
 use super::{CommandError, KeyFileError, keys};
 use crate::control::{Credentials, Modes};
 use crate::file::{Finished, SessionFile, SkipsPlace};
+use crate::pscheduler::Run;
 use crate::report::{PathReport, Reading, of_one_way, of_two_way, text};
 use crate::results::Corrections;
 use crate::schedule::{Slot, Slots};
@@ -38,6 +40,7 @@ pub(super) fn run(
 ) -> Result<(), CommandError> {
     let options = options(owd)?;
     let reading = reading(owd)?;
+    let archiver = Archiver::new(&owd.archiving, owd.raw)?;
     match owd.rolling {
         Some(length) => {
             let mean = options.slots.mean().as_duration().as_secs_f64();
@@ -51,35 +54,52 @@ pub(super) fn run(
                     ..options
                 },
                 reading,
+                archiver,
             };
             rolling.run(interrupted, out)
         }
-        None => once(owd, &options, &reading, interrupted, out),
+        None => once(owd, &options, (&reading, &archiver), interrupted, out),
     }
 }
 
 fn once(
     owd: &Owd,
     options: &TestOptions,
-    reading: &Reading,
+    (reading, archiver): (&Reading, &Archiver),
     interrupted: &AtomicBool,
     out: &mut dyn Write,
 ) -> Result<(), CommandError> {
-    let report = match kind(owd.protocol) {
+    let (outcome, report) = measure_by(kind(owd.protocol), options, reading, interrupted)?;
+    if let (Outcome::OneWay(outcome), Some(file)) = (&outcome, &owd.save) {
+        save(file, outcome)?;
+    }
+    match &outcome {
+        _ if archiver.prints() => {}
+        Outcome::OneWay(outcome) if owd.raw => write_raw(outcome, out)?,
+        _ => write_report(&report, owd.json, out)?,
+    }
+    archiver.deliver(&archiver.runs(&outcome, &report, options)?, out)
+}
+
+/// Measures once; without a kind by OWAMP.
+pub(super) fn measure_by(
+    kind: Option<TwoWayKind>,
+    options: &TestOptions,
+    reading: &Reading,
+    interrupted: &AtomicBool,
+) -> Result<(Outcome, PathReport), PathError> {
+    Ok(match kind {
         None => {
             let outcome = measure(options, interrupted)?;
-            if let Some(file) = &owd.save {
-                save(file, &outcome)?;
-            }
-            if owd.raw {
-                return write_raw(&outcome, out).map_err(CommandError::Output);
-            }
-            of_one_way(&outcome, reading)
+            let report = of_one_way(&outcome, reading);
+            (Outcome::OneWay(outcome), report)
         }
-        Some(kind) => of_two_way(&measure_two_way(options, kind, interrupted)?, kind, reading),
-    };
-    write_report(&report, owd.json, out)?;
-    Ok(())
+        Some(kind) => {
+            let outcome = measure_two_way(options, kind, interrupted)?;
+            let report = of_two_way(&outcome, kind, reading);
+            (Outcome::TwoWay(outcome), report)
+        }
+    })
 }
 
 fn write_report(report: &PathReport, json: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -163,7 +183,11 @@ struct Rolling<'a> {
     owd: &'a Owd,
     options: TestOptions,
     reading: Reading,
+    archiver: Archiver,
 }
+
+/// A stretch and what others get of it.
+type Stretch = Result<(PathReport, Vec<Run>), CommandError>;
 
 impl Rolling<'_> {
     fn run(&self, interrupted: &Arc<AtomicBool>, out: &mut dyn Write) -> Result<(), CommandError> {
@@ -194,8 +218,16 @@ impl Rolling<'_> {
                 waiting.insert(number, report);
                 // In order.
                 while let Some(report) = waiting.remove(&next) {
-                    let report: Result<PathReport, PathError> = report;
-                    write_report(&report?, self.owd.json, out)?;
+                    let stretch: Stretch = report;
+                    let (report, runs) = stretch?;
+                    if !self.archiver.prints() {
+                        write_report(&report, self.owd.json, out)?;
+                    }
+                    match self.archiver.deliver(&runs, out) {
+                        // An archive that is away for a while must not end hours of measuring.
+                        Err(CommandError::Archive(error)) => eprintln!("slowpath: {error}"),
+                        delivered => delivered?,
+                    }
                     next += 1;
                 }
             }
@@ -207,24 +239,19 @@ impl Rolling<'_> {
         number: u64,
         options: TestOptions,
         interrupted: &Arc<AtomicBool>,
-        results: &mpsc::Sender<(u64, Result<PathReport, PathError>)>,
+        results: &mpsc::Sender<(u64, Stretch)>,
     ) {
-        let (reading, interrupted, results) = (
-            self.reading.clone(),
-            Arc::clone(interrupted),
-            results.clone(),
-        );
+        let (reading, archiver) = (self.reading.clone(), self.archiver.clone());
+        let (interrupted, results) = (Arc::clone(interrupted), results.clone());
         let kind = kind(self.owd.protocol);
         thread::spawn(move || {
-            let report = match kind {
-                None => {
-                    measure(&options, &interrupted).map(|outcome| of_one_way(&outcome, &reading))
-                }
-                Some(kind) => measure_two_way(&options, kind, &interrupted)
-                    .map(|outcome| of_two_way(&outcome, kind, &reading)),
+            let stretch = || {
+                let (outcome, report) = measure_by(kind, &options, &reading, &interrupted)?;
+                let runs = archiver.runs(&outcome, &report, &options)?;
+                Ok((report, runs))
             };
             // The receiver outlives all senders.
-            let _ = results.send((number, report));
+            let _ = results.send((number, stretch()));
         });
     }
 }
