@@ -9,10 +9,8 @@ use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_path::control::Modes;
 use slowpath_path::report::Way;
 use slowpath_path::serve::{Policy, ServeOptions, Serving};
-use slowpath_path::session::TestOptions;
 use slowpath_path::signature::{LossOptions, LossProtocol, LossReport, Signature, measure_loss};
 use slowpath_path::socket::WallClock;
-use slowpath_path::time::Span;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -163,29 +161,7 @@ fn measure(drawn: &Drawn, seed: u64) -> Result<LossReport, String> {
         .run(|| Serving::start(serve))
         .map_err(|e| e.to_string())?
         .map_err(|e| e.to_string())?;
-    let options = LossOptions {
-        test: TestOptions {
-            peer,
-            local: None,
-            packets: 1,
-            slots: "1f".parse().expect("a schedule"),
-            padding: 0,
-            timeout: Span::from_seconds(1.0).expect("a span"),
-            dscp: 0,
-            modes: Modes::OPEN,
-            credentials: None,
-            there: true,
-            back: true,
-            clock: WallClock::default(),
-            receive_buffer: None,
-            ports: None,
-        },
-        protocol: LossProtocol::OneWay,
-        whole: Duration::from_secs(60),
-        full: 1_500,
-        max_rate: 50_000_000,
-        seed,
-    };
+    let options = LossOptions::new(peer, LossProtocol::OneWay, seed);
     let (stop, sink) = (AtomicBool::new(false), SocketAddr::new(b.ipv4().into(), 9));
     let outcome = std::thread::scope(|scope| {
         if let Some(rate) = drawn.cross {

@@ -10,10 +10,13 @@
 //!  packet    test packets in every mode                │ pure: time, octets and
 //!  schedule  when packets are sent, to the bit         │ randomness are arguments
 //!  results   losses, reordering, delays, the clocks    │
-//!  report    numbers with their errors, text, JSON     ┘
+//!  report    numbers with their errors, text, JSON     │
+//!  signature what kind of loss: experiment and judge   ┘
 //!  socket    kernel stamps, TTL, drops, sleeping       ┐
 //!  session   what a client runs                        │ the edge
 //!  serve     what a server runs                        │
+//!  mesh      several peers all the time, metrics       │
+//!  pscheduler results as it has them, posted           │
 //!  command   arguments and output                      ┘
 //! ```
 //!

@@ -6,12 +6,11 @@ use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_path::control::Modes;
 use slowpath_path::report::Way;
 use slowpath_path::serve::{Policy, ServeOptions, Serving};
-use slowpath_path::session::{TestOptions, TwoWayKind};
+use slowpath_path::session::TwoWayKind;
 use slowpath_path::signature::{
     DirectionSignature, Estimate, LossOptions, LossProtocol, LossReport, Signature, measure_loss,
 };
 use slowpath_path::socket::WallClock;
-use slowpath_path::time::Span;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -54,32 +53,14 @@ fn measured(name: &str, impairment: &str, protocol: LossProtocol) -> Option<Loss
     };
     let serving = b.run(|| Serving::start(serve)).expect("a thread");
     let _serving = serving.expect("ports");
+    let port = if protocol == LossProtocol::OneWay {
+        861
+    } else {
+        862
+    };
     let options = LossOptions {
-        test: TestOptions {
-            peer: at(if protocol == LossProtocol::OneWay {
-                861
-            } else {
-                862
-            }),
-            local: None,
-            packets: 1,
-            slots: "1f".parse().expect("a schedule"),
-            padding: 0,
-            timeout: Span::from_seconds(1.0).expect("a span"),
-            dscp: 0,
-            modes: Modes::OPEN,
-            credentials: None,
-            there: true,
-            back: true,
-            clock: WallClock::default(),
-            receive_buffer: None,
-            ports: None,
-        },
-        protocol,
         whole: Duration::from_secs(22),
-        full: 1_500,
-        max_rate: 50_000_000,
-        seed: 1,
+        ..LossOptions::new(at(port), protocol, 1)
     };
     let outcome = a.run(|| measure_loss(&options, &AtomicBool::new(false)));
     let outcome = outcome.expect("a thread").expect("a measurement");

@@ -28,8 +28,8 @@ pub struct Archiving {
 
 /// What sessions left.
 pub(super) enum Outcome {
-    OneWay(OneWayOutcome),
-    TwoWay(TwoWayOutcome),
+    OneWay(Box<OneWayOutcome>),
+    TwoWay(Box<TwoWayOutcome>),
 }
 
 /// Where results go.
@@ -55,7 +55,7 @@ impl Archiver {
         self.format.is_some()
     }
 
-    /// What others get of an outcome; nothing where nobody asked.
+    /// What others get of an outcome; nothing where neither was asked for.
     pub(super) fn runs(
         &self,
         outcome: &Outcome,

@@ -95,12 +95,13 @@ fn options(loss: &Loss) -> Result<LossOptions, CommandError> {
         Some(_) if loss.modes == "O" => owd::modes("AE")?,
         _ => owd::modes(&loss.modes)?,
     };
+    let protocol = kind.map_or(LossProtocol::OneWay, LossProtocol::Reflected);
+    let seed = u64::from_be_bytes(crate::session::random()?);
     Ok(LossOptions {
         test: owd::test_options(peer, &loss.ends, (timeout, loss.dscp), (modes, credentials)),
-        protocol: kind.map_or(LossProtocol::OneWay, LossProtocol::Reflected),
         whole: loss.length,
         full: loss.size,
         max_rate: loss.max_rate,
-        seed: u64::from_be_bytes(crate::session::random()?),
+        ..LossOptions::new(peer, protocol, seed)
     })
 }

@@ -92,12 +92,12 @@ pub(super) fn measure_by(
         None => {
             let outcome = measure(options, interrupted)?;
             let report = of_one_way(&outcome, reading);
-            (Outcome::OneWay(outcome), report)
+            (Outcome::OneWay(Box::new(outcome)), report)
         }
         Some(kind) => {
             let outcome = measure_two_way(options, kind, interrupted)?;
             let report = of_two_way(&outcome, kind, reading);
-            (Outcome::TwoWay(outcome), report)
+            (Outcome::TwoWay(Box::new(outcome)), report)
         }
     })
 }

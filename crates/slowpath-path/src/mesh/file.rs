@@ -122,7 +122,7 @@ impl MeshFile {
     pub fn load(file: &Path) -> Result<Self, MeshError> {
         let bytes = slowpath_files::read(file, MOST_OCTETS).map_err(|source| MeshError::Read {
             file: file.to_owned(),
-            source: source.into(),
+            source,
         })?;
         Self::parse(&String::from_utf8_lossy(&bytes), file)
     }

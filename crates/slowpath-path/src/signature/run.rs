@@ -3,18 +3,19 @@
 
 use super::plan::{Plan, PlanError, SessionPlan};
 use super::tables::{Numbered, Observed, segments};
-use crate::control::SendStamp;
+use crate::control::{Modes, SendStamp};
 use crate::packet::{Protection, header_length, reply_length, stamp};
 use crate::record::{Record, SkipRange};
 use crate::report::Way;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, Slot, Slots};
 use crate::session::{
     Measured, OneWayOutcome, PathError, TestOptions, TwoWayKind, TwoWayOutcome, measure,
     measure_two_way,
 };
-use crate::socket::monotonic;
-use crate::time::Timestamp;
+use crate::socket::{WallClock, monotonic};
+use crate::time::{Span, Timestamp};
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -79,6 +80,35 @@ pub struct LossOutcome {
 }
 
 impl LossOptions {
+    /// A minute of both directions in open mode, at up to 50 Mbit/s, by a schedule of which `seed` draws the gaps.
+    #[must_use]
+    pub fn new(peer: SocketAddr, protocol: LossProtocol, seed: u64) -> Self {
+        let second = Span(1 << 32);
+        LossOptions {
+            test: TestOptions {
+                peer,
+                local: None,
+                packets: 1,
+                slots: Slots::new(vec![Slot::Fixed(second)]).expect("one slot"),
+                padding: 0,
+                timeout: second,
+                dscp: 0,
+                modes: Modes::OPEN,
+                credentials: None,
+                there: true,
+                back: true,
+                clock: WallClock::default(),
+                receive_buffer: None,
+                ports: None,
+            },
+            protocol,
+            whole: Duration::from_secs(60),
+            full: 1_500,
+            max_rate: 50_000_000,
+            seed,
+        }
+    }
+
     /// Octets of the smallest packet from the IP header on.
     fn least(&self) -> u32 {
         let headers = match self.test.peer.is_ipv4() {
