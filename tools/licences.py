@@ -48,6 +48,7 @@ ONE_VERSION = re.compile(
 
 # name: (series that may stand side by side, why).
 SEVERAL_VERSIONS = {
+    "nix": ({"0.29", "0.31"}, "libbpf-sys's build is at 0.31; trippy-core 0.13, the last release, not yet"),
     "syn": ({"2", "3"}, "serde and clap moved to 3; strum and derive_more, below ratatui and crossterm, not yet"),
 }
 

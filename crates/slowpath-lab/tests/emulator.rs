@@ -4,7 +4,7 @@
 
 mod emulated;
 
-use emulated::{PATIENCE, PORT, header_is_correct, packet, raw, row, to, udp, up};
+use emulated::{PATIENCE, PORT, header_is_correct, packet, packets, raw, row, to, udp, up};
 use slowpath_lab::emulator::Lab;
 use slowpath_switch::fabric::Action;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -108,7 +108,7 @@ fn chosen_packets_of_a_tcp_connection_are_lost_and_no_others() {
     let (a, b) = (&lab.hosts()[0], &lab.hosts()[1]);
     // Both ends see every TCP packet by a socket of their own, independent of the emulator:
     // a raw socket at the receiver, a packet socket at the sender.
-    let (sent, received) = (outgoing(a), raw(b, Protocol::TCP));
+    let (sent, received) = (packets(a), raw(b, Protocol::TCP));
     let listener = b
         .run(|| TcpListener::bind((b.ipv4(), PORT)))
         .expect("enters")
@@ -159,18 +159,6 @@ fn chosen_packets_of_a_tcp_connection_are_lost_and_no_others() {
         line.expect("it carried the data").lost
     };
     assert_eq!(line(&lab.down()), 5);
-}
-
-/// A packet socket in a host that sees what the host sends, from the IP header on.
-fn outgoing(host: &slowpath_lab::emulator::Host) -> Socket {
-    let open = || {
-        let all = u16::from_ne_bytes((libc::ETH_P_ALL as u16).to_be_bytes());
-        let protocol = Protocol::from(i32::from(all));
-        Socket::new(Domain::PACKET, Type::DGRAM, Some(protocol))
-    };
-    let socket = host.run(open).expect("enters").expect("opens");
-    socket.set_recv_buffer_size(16 << 20).expect("sets");
-    socket
 }
 
 fn drained(mut socket: &Socket) -> Vec<Vec<u8>> {

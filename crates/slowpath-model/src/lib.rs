@@ -26,6 +26,7 @@ mod process_state;
 mod record;
 mod spelling;
 mod stats;
+pub mod tcp_info;
 mod turns;
 mod units;
 mod url_secrets;

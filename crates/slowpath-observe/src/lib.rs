@@ -17,7 +17,6 @@ mod exhausted;
 pub mod inet_diag;
 pub mod listeners;
 pub mod mlab;
-pub mod tcp_info;
 
 pub mod namespaces;
 mod prefetch;
@@ -28,7 +27,7 @@ pub use probes::Aligned;
 pub use exhausted::{exhausted, with_limit};
 pub use namespaces::Namespaces;
 pub use prefetch::{prefetch, prefetch_part};
-pub use slowpath_model::{Feature, FeatureState};
+pub use slowpath_model::{Feature, FeatureState, tcp_info};
 use slowpath_model::{Holder, MonoNanos, Snapshot};
 
 /// What one poll met and handed over.

@@ -21,6 +21,7 @@ fn serving() -> Serving {
         owamp: any(),
         twamp: any(),
         stamp: any(),
+        requests: any(),
         modes: Modes::OPEN,
         secrets: Vec::new(),
         policy: Policy::default(),
@@ -32,7 +33,11 @@ fn serving() -> Serving {
 
 /// What the command prints.
 fn output(arguments: &str) -> Result<String, CommandError> {
-    let words = ["slowpath", "owd"]
+    printed("owd", arguments)
+}
+
+fn printed(command: &str, arguments: &str) -> Result<String, CommandError> {
+    let words = ["slowpath", command]
         .into_iter()
         .chain(arguments.split_whitespace());
     let cli = Cli::try_parse_from(words).expect("valid arguments");
@@ -163,4 +168,56 @@ fn wrong_arguments_are_named() {
     }
     assert!(Cli::try_parse_from(["slowpath", "owd", "a", "-i", "1x"]).is_err());
     assert!(Cli::try_parse_from(["slowpath", "owd", "a", "-t", "-f"]).is_err());
+}
+
+#[test]
+fn throughput_prints_its_keys_and_its_text() {
+    let serving = serving();
+    let peer = serving.requests()[0];
+    let arguments = format!("{peer} --for 1s --warm-up 200ms --streams 2 --reverse");
+    let json = printed("throughput", &format!("{arguments} --json")).expect("a measurement");
+    let json: Value = serde_json::from_str(&json).expect("one object");
+    let keys = "peer protocol streams direction seconds goodput_bps sent_bytes received_bytes retransmitted_bytes \
+                intervals idle_delay_ns loaded_delay_ns round_trips_per_minute ends verdict notes interrupted";
+    for key in keys.split_whitespace() {
+        assert!(!json[key].is_null(), "{key}: {json}");
+    }
+    assert_eq!(
+        (&json["direction"], &json["streams"]),
+        (&"back".into(), &2.into())
+    );
+    assert_eq!(json["ends"][0]["role"], "receiver");
+    assert_eq!(json["ends"][1]["tcp"].as_array().map(Vec::len), Some(2));
+    for key in ["limiter", "who", "evidence", "text"] {
+        assert!(!json["verdict"][key].is_null(), "{key}: {json}");
+    }
+    let text = printed("throughput", &arguments).expect("a measurement");
+    for part in [
+        "limit: ",
+        "warm-up",
+        "round trip idle: ",
+        "2 streams (slowpath)",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn throughput_names_what_it_cannot_do() {
+    let error = |arguments: &str| printed("throughput", arguments).expect_err("refused");
+    let of_ndt7 = error("ws://127.0.0.1:1 --protocol ndt7 --streams 2");
+    assert_eq!(of_ndt7.code(), 2, "{of_ndt7}");
+    let of_file = error("--iperf3 /nonexistent.json").to_string();
+    assert!(of_file.contains("/nonexistent.json"), "{of_file}");
+    let serving = serving();
+    let peer = serving.requests()[0];
+    let of_congestion = error(&format!("{peer} --congestion moon")).to_string();
+    assert!(of_congestion.contains("\"moon\""), "{of_congestion}");
+    let of_peer = error(&format!("{peer} --congestion moon --reverse")).to_string();
+    assert!(of_peer.contains("congestion control"), "{of_peer}");
+    let of_another = error(&serving.owamp()[0].to_string()).to_string();
+    assert!(
+        of_another.contains("another program listens"),
+        "{of_another}"
+    );
 }

@@ -21,6 +21,7 @@ fn serving(policy: Policy) -> Serving {
         owamp: vec![any],
         twamp: vec![any],
         stamp: vec![any],
+        requests: Vec::new(),
         modes: Modes(15),
         secrets: vec![Credentials {
             name: "alice".to_owned(),

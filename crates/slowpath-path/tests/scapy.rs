@@ -105,6 +105,7 @@ fn we_reflect_what_scapy_sends() {
         owamp: Vec::new(),
         twamp: Vec::new(),
         stamp: vec!["127.0.0.1:0".parse().expect("an address")],
+        requests: Vec::new(),
         modes: Modes::OPEN,
         secrets: Vec::new(),
         policy: Policy::default(),

@@ -21,6 +21,7 @@ fn serve_options(v6: bool, secrets: Vec<Credentials>) -> ServeOptions {
         owamp: vec![SocketAddr::new(bind, 861)],
         twamp: vec![SocketAddr::new(bind, 862)],
         stamp: vec![SocketAddr::new(bind, 862)],
+        requests: Vec::new(),
         modes: Modes(15),
         secrets,
         policy: Policy {

@@ -224,6 +224,8 @@ enum slowpath_fabric_cause {
 	SLOWPATH_FABRIC_LOST = 3,      /* on a line, as the plan says */
 	SLOWPATH_FABRIC_LINK_DOWN = 4,
 	SLOWPATH_FABRIC_TOO_MANY = 5,  /* more packets inside than the plan allows */
+	SLOWPATH_FABRIC_TOO_LONG = 6,  /* longer than the line's MTU; here nothing is fragmented */
+	SLOWPATH_FABRIC_POLICED = 7,   /* the line's policer had no tokens */
 };
 
 /* Bits of slowpath_fabric_event.flags. */
@@ -251,6 +253,8 @@ struct slowpath_fabric_counts {
 	uint64_t delivered;
 	uint64_t dropped;
 	uint64_t inside;
+	uint64_t fragmented; /* always 0 here */
+	uint64_t fragments;  /* always 0 here */
 };
 
 struct slowpath_fabric_line {

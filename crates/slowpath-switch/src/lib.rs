@@ -89,6 +89,7 @@
 extern crate alloc;
 
 pub mod aqm;
+mod bucket;
 mod config;
 mod counters;
 pub mod fabric;
@@ -109,6 +110,7 @@ mod switch;
 mod time;
 
 pub use aqm::{Aqm, AqmError};
+pub use bucket::TokenBucket;
 pub use config::{
     Alpha, ConfigError, Detour, Limit, MAX_CLASSES, PortConfig, PortKind, Shared, SwitchConfig,
     Threshold,

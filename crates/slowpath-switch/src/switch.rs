@@ -159,6 +159,12 @@ impl<P: Packet> Switch<P> {
         self.routes.ports(destination)
     }
 
+    /// Whether a packet's time to live falls by one here.
+    #[inline]
+    pub(crate) fn decrements_ttl(&self) -> bool {
+        self.decrement_ttl
+    }
+
     /// The port that a flow's packets take to a destination if there is room, by the flow's hash.
     /// Flowlets ([`Switch::set_flowlets`]) take that of [`Switch::choose_port`].
     #[inline]

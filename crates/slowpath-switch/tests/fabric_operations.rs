@@ -7,11 +7,12 @@ mod network;
 use network::{Fate, Log, end, gbit, line_of_switches, packet};
 use proptest::prelude::*;
 use slowpath_switch::fabric::{
-    Action, Burst, Change, Fabric, Impairment, Jitter, Late, Node, Pick, Plan, Route, Share,
+    Action, BitErrors, Burst, Change, Condition, DropCause, Fabric, Impairment, Jitter, Late, Mtu,
+    Node, Pick, Plan, Police, Remark, Route, Share,
 };
 use slowpath_switch::{
-    Alpha, Destination, Detour, Header, Limit, PortConfig, PortId, PortKind, Random, Shared, Span,
-    SwitchConfig, Threshold, Time,
+    Alpha, Destination, Detour, Header, Limit, PortConfig, PortId, PortKind, Random, Rate, Shared,
+    Span, SwitchConfig, Threshold, Time,
 };
 use std::collections::BTreeMap;
 
@@ -38,12 +39,32 @@ fn impairment(random: &mut Random) -> Impairment {
             overtaking: random.below(2) == 0,
         },
         loss: pick(random),
+        bit_errors: BitErrors(u64::from(random.below(3)) * 10_000_000_000),
         corruption: pick(random),
         copies: pick(random),
         late: Late {
             pick: pick(random),
             by: Span::from_micros(u64::from(random.below(500))),
         },
+    }
+}
+
+fn condition(random: &mut Random) -> Condition {
+    let some = random.below(3) > 0;
+    match random.below(4) {
+        0 => Condition::Mtu(some.then(|| Mtu {
+            bytes: 100 + random.below(1400),
+            reported: true,
+        })),
+        1 => Condition::Police(some.then(|| Police {
+            rate: Rate::MIN,
+            burst: u64::from(random.below(9_000)),
+        })),
+        2 => Condition::ClearEcn(some),
+        _ => Condition::Dscp(some.then(|| Remark {
+            dscp: random.below(64) as u8,
+            class: random.below(8) as u8,
+        })),
     }
 }
 
@@ -100,11 +121,12 @@ fn ring(random: &mut Random) -> Plan {
         if random.below(3) == 0 {
             plan.impairments.push((line, impairment(random)));
         }
-        let action = match random.below(5) {
+        let action = match random.below(7) {
             0 => Action::Rate(line, gbit(1 + u64::from(random.below(9)))),
             1 => Action::Propagation(line, Span::from_micros(u64::from(random.below(90)))),
             2 => Action::Impair(line, Box::new(impairment(random))),
             3 => Action::Up(line / 2, random.below(2) == 0),
+            4 | 5 => Action::Condition(line, condition(random)),
             _ => Action::Route(Route {
                 switch: random.below(3),
                 destination: Destination(random.below(4)),
@@ -121,7 +143,7 @@ fn ring(random: &mut Random) -> Plan {
 fn drive(plan: &Plan, seed: u64, step: u64) -> (Log, Fabric) {
     let mut random = Random::new(seed);
     let mut fabric = Fabric::new(plan).expect("possible");
-    let mut log = Log::default();
+    let mut log = Log::halving(seed.is_multiple_of(2));
     let mut now = 0;
     for handle in 0..400 {
         let next = now + u64::from(random.below(3_000_000));
@@ -140,8 +162,8 @@ fn drive(plan: &Plan, seed: u64, step: u64) -> (Log, Fabric) {
         fabric.send(Time(now), random.below(4), packet, &mut log);
         let counts = fabric.counts();
         assert_eq!(
-            counts.sent + counts.copies,
-            counts.delivered + counts.dropped + counts.inside
+            counts.sent + counts.copies + counts.fragments,
+            counts.delivered + counts.dropped + counts.inside + counts.fragmented
         );
         assert!(counts.inside <= u64::from(plan.most_packets));
     }
@@ -165,7 +187,8 @@ proptest! {
             *ends.entry(*handle).or_default() += 1;
         }
         assert_eq!(ends.len(), 400);
-        assert_eq!(log.all.len() as u64, 400 + log.copies);
+        assert_eq!((counts.fragmented, counts.fragments), (log.halved, 2 * log.halved));
+        assert_eq!(log.all.len() as u64, 400 + log.copies + log.halved);
         let delivered = log.all.iter().filter(|(_, _, what)| matches!(what, Fate::Delivered(..)));
         assert_eq!(delivered.count() as u64, counts.delivered);
         // Same again; and with time passing in steps of 1.7 us.
@@ -213,6 +236,7 @@ proptest! {
 fn the_runs_above_see_everything_happen() {
     let mut random = Random::new(8);
     let (mut detours, mut marked, mut copies, mut corrupted) = (0, 0, 0, 0);
+    let (mut halved, mut too_long, mut policed) = (0, 0, 0);
     for _ in 0..40 {
         let plan = ring(&mut random);
         let (log, _) = drive(&plan, random.next_u64(), 0);
@@ -220,7 +244,17 @@ fn the_runs_above_see_everything_happen() {
         marked += log.marked.len();
         copies += log.copies;
         corrupted += log.corrupted;
+        halved += log.halved;
+        let drops = |cause| {
+            let ends = log.all.iter();
+            ends.filter(|(.., fate)| matches!(fate, Fate::Dropped(_, of) if *of == cause))
+                .count()
+        };
+        too_long += drops(DropCause::TooLong);
+        policed += drops(DropCause::Policed);
     }
+    println!("{halved} halved, {too_long} too long, {policed} policed");
+    assert!(halved > 20 && too_long > 20 && policed > 20);
     println!("{detours} detours, {marked} marked, {copies} copies, {corrupted} corrupted");
     assert!(detours > 20 && marked > 20 && copies > 20 && corrupted > 20);
 }
@@ -231,7 +265,7 @@ fn a_plan_of_another_version_says_so() {
     bytes[4] = 9;
     let error = Plan::decode(&bytes).expect_err("of version 9");
     assert_eq!(error, slowpath_switch::fabric::DecodeError::Version(9));
-    bytes[4] = 1;
+    bytes[4] = 2;
     bytes.push(0);
     let error = Plan::decode(&bytes).expect_err("too long");
     assert_eq!(error, slowpath_switch::fabric::DecodeError::Long);

@@ -6,9 +6,11 @@ use super::address::Addressee;
 use super::lateness::Histogram;
 use super::packet::{self, Complaint, Parsed};
 use super::report::{Drops, Report};
+use super::router::{IcmpCounts, Routers};
 use super::system::{self, checked, monotonic};
 use slowpath_switch::fabric::{
-    Action, Delivered, DropCause, Dropped, End, Fabric, LineCounters, Node, Sink,
+    Action, ConditionCounters, Delivered, DropCause, Dropped, End, Fabric, LineCounters, Node,
+    Oversized, Sink,
 };
 use slowpath_switch::{Header, PortId, Time};
 use std::fs::File;
@@ -35,9 +37,16 @@ pub(super) enum Request {
     /// Changes the network; the answer is whether it could.
     Apply(Action, Sender<bool>),
     /// Says how it is.
-    Report(Sender<(Report, Vec<LineCounters>)>),
+    Report(Sender<Reported>),
     /// Ends.
     Stop,
+}
+
+/// What the thread reports.
+pub(super) struct Reported {
+    pub report: Report,
+    pub lines: Vec<(LineCounters, ConditionCounters)>,
+    pub routers: Vec<IcmpCounts>,
 }
 
 /// Bytes of packets inside.
@@ -92,8 +101,10 @@ struct Surroundings {
     detours: u64,
     not_carried: u64,
     not_taken: u64,
-    /// What routers send: which, and the packet.
-    answers: Vec<(u32, Vec<u8>)>,
+    /// What routers send.
+    routers: Routers,
+    /// Whether they are none but bridges: those fragment nothing and say nothing of it.
+    bridges: bool,
     scratch: Vec<u8>,
 }
 
@@ -103,11 +114,21 @@ impl Surroundings {
     }
 
     /// A router that could not pass a packet on says so to its sender.
-    fn complain(&mut self, switch: u32, handle: u64, kind: Complaint) {
+    fn complain(
+        &mut self,
+        at: Time,
+        switch: u32,
+        (header, dscp): (&Header, Option<u8>),
+        kind: Complaint,
+    ) {
         let router = Addressee::Router(switch);
-        let bytes = self.store.bytes(handle);
-        if let Some(answer) = packet::complaint(bytes, kind, router.v4(), router.v6()) {
-            self.answers.push((switch, answer));
+        // It quotes the packet as it came here: what lines changed shows.
+        self.scratch.clear();
+        self.scratch
+            .extend_from_slice(self.store.bytes(header.handle));
+        packet::rewrite(&mut self.scratch, header.ttl.max(1), header.ecn, dscp);
+        if let Some(answer) = packet::complaint(&self.scratch, kind, router.v4(), router.v6()) {
+            self.routers.send(at, switch, answer);
         }
     }
 }
@@ -116,6 +137,7 @@ impl Sink for Surroundings {
     fn delivered(&mut self, at: Time, delivered: Delivered) {
         let Delivered {
             packet: header,
+            dscp,
             marked,
             corrupted,
             ..
@@ -125,7 +147,7 @@ impl Sink for Surroundings {
         self.scratch.clear();
         self.scratch
             .extend_from_slice(self.store.bytes(header.handle));
-        packet::rewrite(&mut self.scratch, header.ttl, marked);
+        packet::rewrite(&mut self.scratch, header.ttl, header.ecn, dscp);
         if corrupted {
             packet::damage(&mut self.scratch);
         }
@@ -140,15 +162,18 @@ impl Sink for Surroundings {
             }
             Node::Switch(switch) => {
                 let answer = packet::answer(&self.scratch);
-                self.answers.extend(answer.map(|answer| (switch, answer)));
+                if let Some(answer) = answer {
+                    self.routers.send(at, switch, answer);
+                }
             }
         }
         self.store.release(header.handle);
     }
 
-    fn dropped(&mut self, _: Time, dropped: Dropped) {
+    fn dropped(&mut self, at: Time, dropped: Dropped) {
         let Dropped {
             packet: header,
+            dscp,
             node,
             cause,
             ..
@@ -160,18 +185,48 @@ impl Sink for Surroundings {
             DropCause::Lost => &mut self.drops.lost,
             DropCause::LinkDown => &mut self.drops.link_down,
             DropCause::TooMany => &mut self.drops.too_many,
+            DropCause::TooLong => &mut self.drops.too_long,
+            DropCause::Policed => &mut self.drops.policed,
         };
         *count += 1;
         if let Node::Switch(switch) = node {
-            match cause {
-                DropCause::TtlExpired => {
-                    self.complain(switch, header.handle, Complaint::TimeExceeded);
-                }
-                DropCause::NoRoute => self.complain(switch, header.handle, Complaint::Unreachable),
-                _ => {}
+            let kind = match cause {
+                DropCause::TtlExpired => Some(Complaint::TimeExceeded),
+                DropCause::NoRoute => Some(Complaint::Unreachable),
+                _ => None,
+            };
+            if let Some(kind) = kind {
+                self.complain(at, switch, (&header, dscp), kind);
             }
         }
         self.store.release(header.handle);
+    }
+
+    fn too_long(&mut self, at: Time, oversized: Oversized) -> Vec<Header> {
+        let Oversized {
+            end,
+            packet: header,
+            dscp,
+            mtu,
+        } = oversized;
+        let (Node::Switch(switch), false) = (end.node, self.bridges) else {
+            return Vec::new();
+        };
+        let bytes = self.store.bytes(header.handle);
+        let Some(fragments) = packet::fragments(bytes, mtu.bytes) else {
+            if mtu.reported {
+                self.complain(at, switch, (&header, dscp), Complaint::TooBig(mtu.bytes));
+            }
+            return Vec::new();
+        };
+        self.store.release(header.handle);
+        let fragment = |bytes: &Vec<u8>| Header {
+            handle: self.store.put(bytes),
+            // At most the MTU.
+            bytes: bytes.len() as u32,
+            ..header
+        };
+        fragments.iter().map(fragment).collect()
     }
 
     fn copied(&mut self, _: Time, header: &Header) {
@@ -181,6 +236,16 @@ impl Sink for Surroundings {
     fn detoured(&mut self, _: Time, _: End, _: PortId, _: &Header) {
         self.detours += 1;
     }
+}
+
+/// What the thread carries packets through.
+pub(super) struct Model {
+    pub fabric: Fabric,
+    pub routers: Routers,
+    /// Classes of the switches.
+    pub classes: u8,
+    /// Whether the switches are bridges, not routers.
+    pub bridges: bool,
 }
 
 pub(super) struct Carrier {
@@ -199,9 +264,8 @@ pub(super) struct Carrier {
 impl Carrier {
     /// `interfaces` are the hosts', in their order; a byte in `wake` announces a request.
     pub fn new(
-        fabric: Fabric,
         interfaces: Vec<File>,
-        classes: u8,
+        model: Model,
         bound: Duration,
         requests: Receiver<Request>,
         wake: io::PipeReader,
@@ -233,11 +297,12 @@ impl Carrier {
                 detours: 0,
                 not_carried: 0,
                 not_taken: 0,
-                answers: Vec::new(),
+                routers: model.routers,
+                bridges: model.bridges,
                 scratch: Vec::new(),
             },
-            fabric,
-            classes,
+            fabric: model.fabric,
+            classes: model.classes,
             requests,
             wake,
             events,
@@ -251,10 +316,9 @@ impl Carrier {
         self.real_time = system::hurry().real_time;
         self.around.began = monotonic();
         loop {
-            let now = Time::from_nanos(self.around.now());
-            self.fabric.advance(now, &mut self.around);
-            self.send_answers();
-            let next = self.fabric.next_event().map(Time::as_nanos);
+            self.catch_up();
+            let next = [self.fabric.next_event(), self.around.routers.next()];
+            let next = next.into_iter().flatten().min().map(Time::as_nanos);
             let now = self.around.now();
             let sleep = next.map_or(REST, |next| next.saturating_sub(now).clamp(NAP, REST));
             for at in 0..self.wait(sleep) {
@@ -313,29 +377,50 @@ impl Carrier {
                 &mut self.around.store,
                 bytes,
             );
-            let now = Time::from_nanos(self.around.now());
+            let now = self.catch_up();
             self.fabric.send(now, host, header, &mut self.around);
         }
     }
 
-    /// Routers' own packets enter where the router is.
-    fn send_answers(&mut self) {
-        while let Some((switch, bytes)) = self.around.answers.pop() {
-            let Some(parsed) = Parsed::new(&bytes) else {
-                continue;
-            };
-            let hosts = self.fabric.hosts();
-            let header = header(
-                &parsed,
-                bytes.len(),
-                self.classes,
-                hosts,
-                &mut self.around.store,
-                &bytes,
-            );
-            let now = Time::from_nanos(self.around.now());
-            self.fabric.send_from(now, switch, header, &mut self.around);
+    /// Lets all happen that is due: in the network, and what its routers send, each at its moment
+    /// however late it is.
+    fn catch_up(&mut self) -> Time {
+        let now = Time::from_nanos(self.around.now());
+        loop {
+            let event = self.fabric.next_event().filter(|at| *at <= now);
+            let answer = self.around.routers.next().filter(|at| *at <= now);
+            match (event, answer) {
+                (None, None) => break,
+                (Some(at), None) => self.fabric.advance(at, &mut self.around),
+                (Some(at), Some(answer)) if at < answer => {
+                    self.fabric.advance(at, &mut self.around);
+                }
+                (_, Some(_)) => self.send_answer(now),
+            }
         }
+        self.fabric.advance(now, &mut self.around);
+        now
+    }
+
+    /// The next of the routers' own packets enters where its router is.
+    fn send_answer(&mut self, now: Time) {
+        let Some(answer) = self.around.routers.pop(now) else {
+            return;
+        };
+        let bytes = answer.bytes;
+        let Some(parsed) = Parsed::new(&bytes) else {
+            return;
+        };
+        let header = header(
+            &parsed,
+            bytes.len(),
+            self.classes,
+            self.fabric.hosts(),
+            &mut self.around.store,
+            &bytes,
+        );
+        let (at, router) = (answer.at, answer.router);
+        self.fabric.send_from(at, router, header, &mut self.around);
     }
 
     /// Does what was asked; false to end.
@@ -348,6 +433,7 @@ impl Carrier {
         while let Ok(request) = self.requests.try_recv() {
             match request {
                 Request::Apply(action, answer) => {
+                    self.catch_up();
                     let applied = self.fabric.apply(&action).is_ok();
                     // Whoever asked may have gone.
                     let _ = answer.send(applied);
@@ -361,7 +447,7 @@ impl Carrier {
         true
     }
 
-    fn report(&self) -> (Report, Vec<LineCounters>) {
+    fn report(&self) -> Reported {
         let around = &self.around;
         let mut report = Report {
             milliseconds: around.now() / 1_000_000,
@@ -376,10 +462,13 @@ impl Carrier {
         };
         report.counts(self.fabric.counts());
         let lines = 0..self.fabric.lines();
-        (
+        let fabric = &self.fabric;
+        let counters = |line| (fabric.line_counters(line), fabric.condition_counters(line));
+        Reported {
             report,
-            lines.map(|line| self.fabric.line_counters(line)).collect(),
-        )
+            lines: lines.map(counters).collect(),
+            routers: around.routers.counts(),
+        }
     }
 }
 

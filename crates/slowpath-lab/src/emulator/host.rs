@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub const INTERFACE: &str = "eth0";
 
 /// Ethernet's.
-const MTU: i32 = 1500;
+const MTU: u32 = 1500;
 
 /// Packets that an interface holds for the emulator while that is busy: 60 ms at 200 Mbit/s.
 /// When they are too many the kernel drops, and the report says it.
@@ -75,6 +75,15 @@ fn is_dispensable(sysctl: &str) -> bool {
     sysctl.starts_with("net.ipv6.") || sysctl == "net.ipv4.ping_group_range"
 }
 
+/// What a host's interface is like, where the scenario says so.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    /// Time to live of a new packet.
+    pub ttl: Option<u8>,
+    /// The longest packet.
+    pub mtu: Option<u32>,
+}
+
 /// A host.
 #[derive(Debug)]
 pub struct Host {
@@ -91,11 +100,11 @@ impl Host {
         name: &str,
         number: u32,
         setup: &HostSetup,
-        ttl: Option<u8>,
+        link: Link,
         holder: &Arc<Holder>,
     ) -> Result<(Self, File), LabError> {
         let (network, interface) = std::thread::scope(|scope| {
-            let made = scope.spawn(|| build(name, number, setup, ttl)).join();
+            let made = scope.spawn(|| build(name, number, setup, link)).join();
             made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
         let time = match setup.clock {
@@ -185,12 +194,7 @@ impl Host {
 }
 
 /// On a thread of its own, which afterwards ends.
-fn build(
-    name: &str,
-    number: u32,
-    setup: &HostSetup,
-    ttl: Option<u8>,
-) -> Result<(File, File), LabError> {
+fn build(name: &str, number: u32, setup: &HostSetup, link: Link) -> Result<(File, File), LabError> {
     let network = system::new_network_namespace().map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => LabError::NotPermitted,
         _ => LabError::system("make a network namespace")(source),
@@ -217,7 +221,8 @@ fn build(
     let own = Addressee::Host(number);
     let interface = Interface { name: INTERFACE };
     let set_up = || {
-        interface.size(MTU, QUEUE)?;
+        // At most 1,500, so it fits.
+        interface.size(link.mtu.unwrap_or(MTU) as i32, QUEUE)?;
         interface.up()?;
         interface.address4(own.v4())?;
         match interface.address6(own.v6()) {
@@ -227,7 +232,7 @@ fn build(
         }
     };
     set_up().map_err(LabError::system("set an interface up"))?;
-    if let Some(ttl) = ttl {
+    if let Some(ttl) = link.ttl {
         set(name, "net.ipv4.ip_default_ttl", &ttl.to_string())?;
         set(
             name,

@@ -45,17 +45,20 @@ mod host;
 mod lateness;
 mod packet;
 mod report;
+mod router;
 mod system;
 mod text;
 
 pub use error::LabError;
+use host::Link;
 pub use host::{Host, INTERFACE, PINNED_SYSCTLS};
 pub use lateness::Lateness;
-pub use report::{Drops, LineReport, Report};
+pub use report::{Drops, LineReport, Report, RouterReport};
 pub use text::UnknownName;
 
-use carrier::{Carrier, Request};
+use carrier::{Carrier, Model, Reported, Request};
 use holder::Holder;
+use router::Routers;
 use slowpath_netsim::scenario::Scenario;
 use slowpath_switch::fabric::{Action, Fabric};
 use std::io::{self, Write};
@@ -126,8 +129,11 @@ impl Lab {
         let mut interfaces = Vec::with_capacity(nodes);
         for (number, node) in (0..).zip(topology.hosts()) {
             let setup = scenario.host.of(number);
-            let ttl = scenario.host.ttl;
-            let (host, interface) = Host::make(&node.name, number, &setup, ttl, &holder)?;
+            let link = Link {
+                ttl: scenario.host.ttl,
+                mtu: scenario.host_mtu(number),
+            };
+            let (host, interface) = Host::make(&node.name, number, &setup, link, &holder)?;
             hosts.push(host);
             interfaces.push(interface);
         }
@@ -135,8 +141,14 @@ impl Lab {
         let (requests, asked) = channel();
         let start = || -> io::Result<_> {
             let (woken, wake) = io::pipe()?;
-            let classes = scenario.switch.classes;
-            let carrier = Carrier::new(fabric, interfaces, classes, options.bound, asked, woken)?;
+            let routers = topology.switches().len();
+            let model = Model {
+                fabric,
+                routers: Routers::new(routers, &scenario.routers, scenario.seed),
+                classes: scenario.switch.classes,
+                bridges: !scenario.switch.decrement_ttl,
+            };
+            let carrier = Carrier::new(interfaces, model, options.bound, asked, woken)?;
             let thread = std::thread::Builder::new()
                 .name("slowpath-lab".to_owned())
                 .spawn(move || carrier.run())?;
@@ -206,18 +218,28 @@ impl Lab {
     pub fn report(&self) -> Report {
         let (answer, answered) = channel();
         self.ask(Request::Report(answer));
-        let Ok((mut report, counters)) = answered.recv() else {
+        let Ok(reported) = answered.recv() else {
             return Report {
                 stopped: true,
                 ..Report::default()
             };
         };
+        let Reported {
+            mut report,
+            lines,
+            routers,
+        } = reported;
         report.lines = self
             .lines
             .iter()
-            .zip(counters)
-            .filter(|(_, counters)| counters.packets > 0)
+            .zip(lines)
+            .filter(|(_, (counters, condition))| counters.packets > 0 || condition.too_long > 0)
             .map(|((from, to), counters)| LineReport::new(from, to, counters))
+            .collect();
+        let answered = self.routers.iter().zip(routers);
+        report.routers = answered
+            .filter(|(_, counts)| counts.sent + counts.suppressed > 0)
+            .map(|(name, counts)| RouterReport::new(name, counts))
             .collect();
         let dropped = self.hosts.iter().filter_map(|host| host.run(not_read).ok());
         report.not_read = dropped.sum();

@@ -8,6 +8,8 @@ const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP6: u8 = 58;
+/// RFC 791 section 3.1: more fragments.
+const MORE: u16 = 0x2000;
 /// RFC 791 section 3.1 without options; RFC 8200 section 3.
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
@@ -35,6 +37,8 @@ pub(super) struct Parsed {
     payload: usize,
     /// A later fragment: no transport header.
     fragment: bool,
+    /// No router may fragment it: a bit in IPv4, always so in IPv6.
+    dont_fragment: bool,
 }
 
 /// A flow's key from its addresses and ports: FNV-1a, 64 bits.
@@ -81,6 +85,7 @@ impl Parsed {
             protocol,
             payload,
             fragment: offset != 0,
+            dont_fragment: header[6] & 0x40 != 0,
         })
     }
 
@@ -108,6 +113,7 @@ impl Parsed {
             protocol,
             payload: V6_HEADER,
             fragment: false,
+            dont_fragment: true,
         })
     }
 
@@ -153,23 +159,84 @@ fn change_word(bytes: &mut [u8], at: usize, change: impl FnOnce(&mut [u8])) {
 }
 
 /// Writes what the network changed into a packet that [`Parsed::new`] has read.
-pub(super) fn rewrite(bytes: &mut [u8], ttl: u8, marked: bool) {
+pub(super) fn rewrite(bytes: &mut [u8], ttl: u8, ecn: u8, dscp: Option<u8>) {
     if bytes.len() < V4_HEADER {
         return;
     }
+    let marks = |class: u8| dscp.map_or(class & !3, |dscp| dscp << 2) | (ecn & 3);
     if bytes[0] >> 4 == 4 {
         if bytes[8] != ttl {
             change_word(bytes, 8, |word| word[0] = ttl);
         }
-        if marked {
-            change_word(bytes, 0, |word| word[1] |= 3);
+        let class = marks(bytes[1]);
+        if bytes[1] != class {
+            change_word(bytes, 0, |word| word[1] = class);
         }
     } else {
         bytes[7] = ttl;
-        if marked {
-            // The traffic class lies across the first two bytes.
-            bytes[1] |= 0x30;
+        // The traffic class lies across the first two bytes.
+        let class = marks(bytes[0] << 4 | bytes[1] >> 4);
+        bytes[0] = (bytes[0] & 0xf0) | (class >> 4);
+        bytes[1] = (class << 4) | (bytes[1] & 0x0f);
+    }
+}
+
+/// The fragments of a packet for a line with that MTU (RFC 791 section 2.3 and 3.2); `None` where
+/// no router may make any, or the MTU leaves no room.
+pub(super) fn fragments(bytes: &[u8], mtu: u32) -> Option<Vec<Vec<u8>>> {
+    let parsed = Parsed::new(bytes)?;
+    if parsed.dont_fragment {
+        return None;
+    }
+    let (header, payload) = bytes.split_at(parsed.payload);
+    // The unit of offsets is eight bytes.
+    let room = (mtu as usize).checked_sub(header.len())? / 8 * 8;
+    if room == 0 {
+        return None;
+    }
+    let flags = u16::from_be_bytes([header[6], header[7]]);
+    let count = payload.len().div_ceil(room);
+    let fragment = |(number, part): (usize, &[u8])| {
+        let mut fragment = header.to_vec();
+        if number > 0 {
+            drop_options(&mut fragment[V4_HEADER..]);
         }
+        // Both fit: the packet's own length and offset did.
+        let length = (header.len() + part.len()) as u16;
+        let offset = (flags & 0x1fff) + (number * room / 8) as u16;
+        let more = if number + 1 < count {
+            MORE
+        } else {
+            flags & MORE
+        };
+        fragment[2..4].copy_from_slice(&length.to_be_bytes());
+        fragment[6..8].copy_from_slice(&(flags & 0x8000 | more | offset & 0x1fff).to_be_bytes());
+        fragment[10..12].fill(0);
+        let checksum = finished(sum(&fragment, 0));
+        fragment[10..12].copy_from_slice(&checksum);
+        fragment.extend_from_slice(part);
+        fragment
+    };
+    Some(payload.chunks(room).enumerate().map(fragment).collect())
+}
+
+/// RFC 791 section 3.1: only options with the copied flag are in later fragments. The others
+/// become no-operations, as Linux does it (`ip_options_fragment`).
+fn drop_options(mut options: &mut [u8]) {
+    while let [kind, ..] = options {
+        let length = match *kind {
+            0 => return,
+            1 => 1,
+            _ => options
+                .get(1)
+                .map_or(1, |length| usize::from(*length).max(2)),
+        };
+        let length = length.min(options.len());
+        let (option, rest) = options.split_at_mut(length);
+        if option[0] & 0x80 == 0 {
+            option.fill(1);
+        }
+        options = rest;
     }
 }
 
@@ -205,6 +272,8 @@ pub(super) enum Complaint {
     TimeExceeded,
     /// No route.
     Unreachable,
+    /// Longer than the next line's MTU, which is this: RFC 1191 section 4, RFC 4443 section 3.2.
+    TooBig(u32),
     /// No socket listens there: the router itself was asked.
     PortUnreachable,
 }
@@ -214,6 +283,7 @@ impl Complaint {
         match self {
             Complaint::TimeExceeded => [11, 0],
             Complaint::Unreachable => [3, 0],
+            Complaint::TooBig(_) => [3, 4],
             Complaint::PortUnreachable => [3, 3],
         }
     }
@@ -222,12 +292,23 @@ impl Complaint {
         match self {
             Complaint::TimeExceeded => [3, 0],
             Complaint::Unreachable => [1, 0],
+            Complaint::TooBig(_) => [2, 0],
             Complaint::PortUnreachable => [1, 4],
+        }
+    }
+
+    /// What stands behind type, code and checksum: RFC 1191's next-hop MTU is the lower half,
+    /// RFC 4443's MTU all of it.
+    fn rest(self) -> [u8; 4] {
+        match self {
+            Complaint::TooBig(mtu) => mtu.to_be_bytes(),
+            _ => [0; 4],
         }
     }
 }
 
-/// A router's error about a packet, to its sender; `None` where none may be sent.
+/// A router's error about a packet, to its sender; `None` where none may be sent, or it would go
+/// to the router itself.
 pub(super) fn complaint(
     bytes: &[u8],
     complaint: Complaint,
@@ -239,13 +320,15 @@ pub(super) fn complaint(
         return None;
     }
     match parsed.source {
+        IpAddr::V4(own) if own == from4 => None,
+        IpAddr::V6(own) if own == from6 => None,
         IpAddr::V4(to) => {
             let quoted = &bytes[..bytes.len().min(V4_ERROR - V4_HEADER - 8)];
-            Some(icmp4(complaint.v4(), &[0; 4], quoted, from4, to))
+            Some(icmp4(complaint.v4(), &complaint.rest(), quoted, from4, to))
         }
         IpAddr::V6(to) => {
             let quoted = &bytes[..bytes.len().min(V6_ERROR - V6_HEADER - 8)];
-            Some(icmp6(complaint.v6(), &[0; 4], quoted, from6, to))
+            Some(icmp6(complaint.v6(), &complaint.rest(), quoted, from6, to))
         }
     }
 }
@@ -330,4 +413,125 @@ fn message(packet: &mut Vec<u8>, kind: [u8; 2], rest: &[u8; 4], data: &[u8], sta
     packet.extend_from_slice(data);
     let checksum = finished(sum(&packet[at..], start));
     packet[at + 2..at + 4].copy_from_slice(&checksum);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 1071 from the definition: the sum over a correct header is all ones.
+    fn is_correct(header: &[u8]) -> bool {
+        let words = header.chunks(2);
+        let sum: u32 = words.map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+        (sum & 0xffff) + (sum >> 16) == 0xffff
+    }
+
+    /// An IPv4 packet of UDP with those options, flags and offset, and so many bytes behind.
+    fn packet(options: &[u8], flags: u16, payload: usize) -> Vec<u8> {
+        let header = 20 + options.len();
+        let mut packet = vec![0; header];
+        packet[0] = 0x40 | (header / 4) as u8;
+        packet[1] = 0b1011_1010;
+        packet[2..4].copy_from_slice(&((header + payload) as u16).to_be_bytes());
+        packet[4..6].copy_from_slice(&[0xab, 0xcd]);
+        packet[6..8].copy_from_slice(&flags.to_be_bytes());
+        packet[8] = 9;
+        packet[9] = UDP;
+        packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        packet[20..].copy_from_slice(options);
+        let checksum = finished(sum(&packet, 0));
+        packet[10..12].copy_from_slice(&checksum);
+        packet.extend((0..payload).map(|at| at as u8));
+        packet
+    }
+
+    #[test]
+    fn later_fragments_have_only_the_options_that_are_copied() {
+        // Record route (7) of seven bytes with room for one, which is not copied (RFC 791 section 3.1); a
+        // stream identifier (136) of four, which is; the end.
+        let options = [7, 7, 4, 0, 0, 0, 0, 136, 4, 1, 2, 0];
+        let long = packet(&options, 0, 100);
+        // 72 leave 40, five units.
+        let fragments = fragments(&long, 72).expect("it may be");
+        let shape = |fragment: &Vec<u8>| {
+            assert!(is_correct(&fragment[..32]));
+            assert_eq!(fragment[4..6], [0xab, 0xcd]);
+            let flags = u16::from_be_bytes([fragment[6], fragment[7]]);
+            (fragment.len(), flags, fragment[20..32].to_vec())
+        };
+        let later = vec![1, 1, 1, 1, 1, 1, 1, 136, 4, 1, 2, 0];
+        let expected = [
+            (72, 0x2000, options.to_vec()),
+            (72, 0x2000 | 5, later.clone()),
+            (52, 10, later),
+        ];
+        let found: Vec<_> = fragments.iter().map(shape).collect();
+        assert_eq!(found, expected);
+        let joined: Vec<u8> = fragments.iter().flat_map(|it| it[32..].to_vec()).collect();
+        assert_eq!(joined, long[32..]);
+    }
+
+    #[test]
+    fn a_fragment_of_the_middle_stays_one() {
+        let middle = packet(&[], 0x2000 | 100, 64);
+        let fragments = fragments(&middle, 59).expect("it may be");
+        let flags: Vec<u16> = fragments
+            .iter()
+            .map(|it| u16::from_be_bytes([it[6], it[7]]))
+            .collect();
+        assert_eq!(flags, [0x2000 | 100, 0x2000 | 104]);
+    }
+
+    #[test]
+    fn what_may_not_be_fragmented_is_not() {
+        assert_eq!(fragments(&packet(&[], 0x4000, 100), 68), None);
+        // No room for a unit.
+        assert_eq!(fragments(&packet(&[], 0, 100), 27), None);
+        assert_eq!(fragments(&packet(&[], 0, 100), 0), None);
+        let mut six = vec![0; 100];
+        six[0] = 0x60;
+        six[5] = 60;
+        assert_eq!(fragments(&six, 68), None);
+    }
+
+    #[test]
+    fn options_that_say_anything_are_passed_over() {
+        for options in [
+            [0x44, 0, 0, 0],
+            [0x44, 255, 1, 0x44],
+            [1, 1, 1, 0x82],
+            [0, 0x44, 9, 9],
+        ] {
+            let long = packet(&options, 0, 100);
+            let fragments = fragments(&long, 68).expect("it may be");
+            assert!(fragments.iter().all(|it| is_correct(&it[..24])));
+        }
+    }
+
+    #[test]
+    fn a_router_does_not_complain_to_itself() {
+        let packet = packet(&[], 0, 8);
+        let [one, two] = [1, 2].map(|last| Ipv4Addr::new(10, 0, 0, last));
+        let about = |from| complaint(&packet, Complaint::Unreachable, from, Ipv6Addr::LOCALHOST);
+        assert_eq!(about(one), None);
+        assert!(about(two).is_some());
+    }
+
+    #[test]
+    fn marks_are_written_with_their_checksum() {
+        let mut four = packet(&[], 0, 8);
+        rewrite(&mut four, 8, 3, None);
+        assert_eq!((four[1], four[8]), (0b1011_1011, 8));
+        assert!(is_correct(&four[..20]));
+        rewrite(&mut four, 8, 0, Some(8));
+        assert_eq!(four[1], 8 << 2);
+        assert!(is_correct(&four[..20]));
+        let mut six = vec![0; 48];
+        // Traffic class 0xba, flow label 0xcdefe.
+        six[..4].copy_from_slice(&[0x6b, 0xac, 0xde, 0xfe]);
+        six[5] = 8;
+        rewrite(&mut six, 8, 1, Some(0b10_0101));
+        assert_eq!(six[..4], [0x69, 0x5c, 0xde, 0xfe]);
+        assert_eq!(six[7], 8);
+    }
 }

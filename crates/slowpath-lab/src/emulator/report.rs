@@ -2,8 +2,9 @@
 //! What an emulated network says of itself.
 
 use super::lateness::Lateness;
+use super::router::IcmpCounts;
 use serde::Serialize;
-use slowpath_switch::fabric::{Counts, LineCounters};
+use slowpath_switch::fabric::{ConditionCounters, Counts, LineCounters};
 
 /// Packets that were dropped, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -20,6 +21,10 @@ pub struct Drops {
     pub link_down: u64,
     /// More packets inside than the emulator holds.
     pub too_many: u64,
+    /// Longer than a line's MTU, and not to be fragmented.
+    pub too_long: u64,
+    /// More than a line's policer lets pass.
+    pub policed: u64,
 }
 
 /// What one direction of a link did.
@@ -43,10 +48,47 @@ pub struct LineReport {
     pub copied: u64,
     /// Late on purpose.
     pub late: u64,
+    /// Dropped as they were longer than its MTU; not in `packets`.
+    pub too_long: u64,
+    /// Made into fragments as they were longer; not in `packets`.
+    pub fragmented: u64,
+    /// Fragments of these.
+    pub fragments: u64,
+    /// Dropped by its policer.
+    pub policed: u64,
+    /// ECN fields that it cleared.
+    pub ecn_cleared: u64,
+    /// Packets to which it gave another DSCP.
+    pub dscp_set: u64,
+}
+
+/// What a router sent of its own: errors and echo replies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RouterReport {
+    /// Its name.
+    pub name: String,
+    /// Messages that it sent, or will when their delay is over.
+    pub icmp_sent: u64,
+    /// Messages that it did not send: it is silent, or beyond its rate.
+    pub icmp_suppressed: u64,
+}
+
+impl RouterReport {
+    pub(super) fn new(name: &str, counts: IcmpCounts) -> Self {
+        RouterReport {
+            name: name.to_owned(),
+            icmp_sent: counts.sent,
+            icmp_suppressed: counts.suppressed,
+        }
+    }
 }
 
 impl LineReport {
-    pub(super) fn new(from: &str, to: &str, counters: LineCounters) -> Self {
+    pub(super) fn new(
+        from: &str,
+        to: &str,
+        (counters, condition): (LineCounters, ConditionCounters),
+    ) -> Self {
         LineReport {
             from: from.to_owned(),
             to: to.to_owned(),
@@ -57,11 +99,18 @@ impl LineReport {
             corrupted: counters.corrupted,
             copied: counters.copied,
             late: counters.late,
+            too_long: condition.too_long,
+            fragmented: condition.fragmented,
+            fragments: condition.fragments,
+            policed: condition.policed,
+            ecn_cleared: condition.ecn_cleared,
+            dscp_set: condition.dscp_set,
         }
     }
 }
 
-/// What happened since the network is up. `sent + copies = delivered + dropped + inside`.
+/// What happened since the network is up.
+/// `sent + copies + fragments = delivered + fragmented + dropped + inside`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// How long it has been up.
@@ -70,6 +119,10 @@ pub struct Report {
     pub sent: u64,
     /// Packets that lines made.
     pub copies: u64,
+    /// Packets that routers made into fragments.
+    pub fragmented: u64,
+    /// What these became.
+    pub fragments: u64,
     /// Packets at their host, or at a router that was asked.
     pub delivered: u64,
     /// Packets on their way.
@@ -95,6 +148,8 @@ pub struct Report {
     pub real_time: bool,
     /// What lines did, those that did something.
     pub lines: Vec<LineReport>,
+    /// What routers answered, those that had to.
+    pub routers: Vec<RouterReport>,
 }
 
 impl Report {
@@ -134,5 +189,7 @@ impl Report {
         self.copies = counts.copies;
         self.delivered = counts.delivered;
         self.inside = counts.inside;
+        self.fragmented = counts.fragmented;
+        self.fragments = counts.fragments;
     }
 }

@@ -78,12 +78,22 @@ impl Status {
             number("/copies"),
             number("/inside"),
         )?;
+        let sum = |list: &str, key: &str| {
+            let members = report.pointer(list).and_then(serde_json::Value::as_array);
+            let numbers = members
+                .into_iter()
+                .flatten()
+                .filter_map(|it| it[key].as_u64());
+            numbers.sum::<u64>()
+        };
         let causes = [
             ("no room", "/dropped/buffer_full"),
             ("lost", "/dropped/lost"),
             ("link down", "/dropped/link_down"),
             ("no route", "/dropped/no_route"),
             ("time to live", "/dropped/ttl_expired"),
+            ("too long", "/dropped/too_long"),
+            ("policed", "/dropped/policed"),
             ("too many", "/dropped/too_many"),
             ("not read", "/not_read"),
             ("not taken", "/not_taken"),
@@ -100,6 +110,11 @@ impl Status {
         let mut also = vec![
             ("marked", number("/marked")),
             ("detours", number("/detours")),
+            ("fragmented", number("/fragmented")),
+            ("fragments", number("/fragments")),
+            ("ECN cleared", sum("/lines", "ecn_cleared")),
+            ("DSCP set", sum("/lines", "dscp_set")),
+            ("ICMP suppressed", sum("/routers", "icmp_suppressed")),
         ];
         also.retain(|(_, count)| *count > 0);
         let also: Vec<String> = also.iter().map(|(word, n)| format!("{word} {n}")).collect();

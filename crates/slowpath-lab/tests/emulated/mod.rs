@@ -65,6 +65,19 @@ pub fn raw(host: &Host, protocol: Protocol) -> Socket {
     socket
 }
 
+/// A packet socket in a host that sees what comes and goes, from the IP header on.
+pub fn packets(host: &Host) -> Socket {
+    let open = || {
+        let all = u16::from_ne_bytes((libc::ETH_P_ALL as u16).to_be_bytes());
+        let protocol = Protocol::from(i32::from(all));
+        Socket::new(Domain::PACKET, Type::DGRAM, Some(protocol))
+    };
+    let socket = host.run(open).expect("enters").expect("opens");
+    socket.set_read_timeout(Some(PATIENCE)).expect("sets");
+    socket.set_recv_buffer_size(16 << 20).expect("sets");
+    socket
+}
+
 /// The next packet of a raw socket.
 pub fn packet(socket: &Socket) -> Vec<u8> {
     let mut buffer = [0; 2048];

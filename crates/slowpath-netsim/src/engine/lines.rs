@@ -181,6 +181,8 @@ impl Lines {
                 }
                 Action::Up(link, _) => [2 * link, 2 * link + 1],
                 Action::Route(_) => continue,
+                // Readers of scenarios refuse it for the simulator.
+                Action::Condition(..) => return None,
             };
             for number in named {
                 let at = *link_of.get(number as usize)? as usize;
@@ -239,7 +241,10 @@ impl Lines {
                     }
                 }
             }
-            Action::Rate(..) | Action::Propagation(..) | Action::Route(_) => {}
+            Action::Rate(..)
+            | Action::Propagation(..)
+            | Action::Route(_)
+            | Action::Condition(..) => {}
         }
     }
 

@@ -57,7 +57,18 @@ fn what(key: &str, problem: &Problem) -> String {
 }
 
 /// Keys of `[[line]]` that people look for at links.
-const LINE_KEYS: [&str; 5] = ["jitter", "loss", "corruption", "duplication", "reordering"];
+const LINE_KEYS: [&str; 10] = [
+    "jitter",
+    "loss",
+    "bit-errors",
+    "corruption",
+    "duplication",
+    "reordering",
+    "mtu",
+    "police",
+    "ecn",
+    "dscp",
+];
 
 /// What can do that key, behind the error.
 fn way_out(refuses: Substrate, key: &str) -> String {
@@ -172,6 +183,9 @@ pub enum Problem {
     /// Two keys that exclude each other.
     #[error("cannot be combined with {0}")]
     Conflict(&'static str),
+    /// A value that is less than another key's.
+    #[error("is less than {0}")]
+    LessThan(&'static str),
     /// One of several keys is missing.
     #[error("one of {} is needed", .0.join(", "))]
     OneOf(&'static [&'static str]),
@@ -225,6 +239,11 @@ pub enum Problem {
     /// A route to a host by another host.
     #[error("the way to host '{0}' does not lead through another host")]
     Astray(String),
+    /// An MTU of a host's own line that changes: it is its interface's.
+    #[error(
+        "the line '{0}' begins at a host, whose interface has its MTU from the beginning: without 'at', or only from a router on"
+    )]
+    HostMtu(String),
     /// Numbers of packets.
     #[error("numbers of packets, or ranges as in '7-9', are wanted, from 1 on and in order")]
     NotInOrder,

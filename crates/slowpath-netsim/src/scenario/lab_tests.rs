@@ -2,10 +2,13 @@
 //! What scenarios say to those who run them with real kernels, and who refuses what.
 
 use super::tests::{BASE, files};
-use super::{HostSetup, Problem, Scenario, ScenarioError, Substrate};
+use super::{
+    HostSetup, IcmpOptions, IcmpRate, Problem, RouterChange, Scenario, ScenarioError, Substrate,
+};
 use proptest::prelude::*;
 use slowpath_switch::fabric::{
-    Action, Burst, Change, Fabric, Impairment, Jitter, Late, Pick, Route, Share,
+    Action, BitErrors, Burst, Change, Condition, Fabric, Impairment, Jitter, Late, Mtu, Pick,
+    Police, Remark, Route, Share,
 };
 use slowpath_switch::{Destination, Limit, PortId, Rate, Span, Time};
 
@@ -37,6 +40,7 @@ on = "s -> t"
 extra-delay = "2 ms"
 jitter = { most = "1 ms", overtaking = true }
 loss = "0.1 %"
+bit-errors = "1e-7"
 corruption = { packets = [3, "7-9"], at-least = "100 B" }
 duplication = { every = 100, first = 5 }
 reordering = { burst = { begin = "1 %", end = 0.25 }, by = "5 ms" }
@@ -55,23 +59,40 @@ on = "s"
 to = ["b"]
 via = []
 at = "1 s"
+[[line]]
+on = "t -> s"
+mtu = 1400
+mtu-icmp = false
+police = { rate = "20 Mbit/s", burst = "30 kB" }
+ecn = "clear"
+dscp = "CS1"
+[[line]]
+on = "t -> s"
+at = "3 s"
+mtu = 1500
+police = false
+ecn = "keep"
+dscp = 46
+[[router]]
+on = "*"
+at = "4 s"
+icmp-rate = "0.5 /s"
+icmp-delay = { least = "1 ms", most = "3 ms" }
+[[router]]
+on = "t"
+icmp-rate = 10
+icmp-burst = 6
+icmp-delay = "5 ms"
+silent = true
 "#;
 
 fn read(text: &str, substrate: Substrate) -> Result<Scenario, ScenarioError> {
     Scenario::parse_for(text, &files, substrate)
 }
 
-#[test]
-fn all_that_happens_to_a_network_is_in_its_plan() {
-    let scenario = read(NETWORK, Substrate::Emulator).expect("possible");
-    let plan = scenario.plan();
-    assert_eq!(
-        (plan.seed, plan.hosts.len(), plan.switches.len()),
-        (3, 2, 3)
-    );
-    assert_eq!(plan.hosts[0].limit, Limit::packets(50));
-    // Link 2 is s - t, so lines 4 and 5.
-    let expected = Impairment {
+/// What the text says of the line from s to t.
+fn impairment() -> Impairment {
+    Impairment {
         delay: Span::from_millis(2),
         jitter: Jitter {
             most: Span::from_millis(1),
@@ -81,6 +102,7 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
             share: Share(1_000_000),
             ..Pick::default()
         },
+        bit_errors: BitErrors(100_000_000),
         corruption: Pick {
             numbers: vec![(3, 3), (7, 9)],
             at_least: 100,
@@ -102,8 +124,20 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
             },
             by: Span::from_millis(5),
         },
-    };
-    assert_eq!(plan.impairments, [(4, expected)]);
+    }
+}
+
+#[test]
+fn all_that_happens_to_a_network_is_in_its_plan() {
+    let scenario = read(NETWORK, Substrate::Emulator).expect("possible");
+    let mut plan = scenario.plan();
+    assert_eq!(
+        (plan.seed, plan.hosts.len(), plan.switches.len()),
+        (3, 2, 3)
+    );
+    assert_eq!(plan.hosts[0].limit, Limit::packets(50));
+    // Link 2 is s - t, so lines 4 and 5.
+    assert_eq!(plan.impairments, [(4, impairment())]);
     let at = |ms, action| Change {
         at: Time::ZERO + Span::from_millis(ms),
         action,
@@ -115,6 +149,8 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
         destination: Destination(1),
         ports: vec![],
     };
+    let is_condition = |change: &Change| matches!(change.action, Action::Condition(..));
+    plan.changes.retain(|change| !is_condition(change));
     assert_eq!(
         plan.changes,
         [
@@ -138,7 +174,217 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
         .iter()
         .find(|r| (r.switch, r.destination) == (0, Destination(4)));
     assert_eq!(to_u.expect("there").ports, [PortId(2)]);
-    Fabric::new(&plan).expect("possible");
+    Fabric::new(&scenario.plan()).expect("possible");
+}
+
+#[test]
+fn conditions_of_lines_are_in_the_plan_at_their_time() {
+    let scenario = read(NETWORK, Substrate::Emulator).expect("possible");
+    // Back from t to s. The class is the precedence from above: 1 of CS1, 5 of EF.
+    let condition = |ms, condition| Change {
+        at: Time::ZERO + Span::from_millis(ms),
+        action: Action::Condition(5, condition),
+    };
+    let mtu = Condition::Mtu(Some(Mtu {
+        bytes: 1400,
+        reported: false,
+    }));
+    let police = Condition::Police(Some(Police {
+        rate: Rate::from_bits_per_second(20_000_000).expect("in bounds"),
+        burst: 30_000,
+    }));
+    let dscp = |dscp, class| Condition::Dscp(Some(Remark { dscp, class }));
+    let mut changes = scenario.plan().changes;
+    changes.retain(|change| matches!(change.action, Action::Condition(..)));
+    assert_eq!(
+        changes,
+        [
+            condition(0, mtu),
+            condition(0, police),
+            condition(0, Condition::ClearEcn(true)),
+            condition(0, dscp(8, 6)),
+            condition(3000, Condition::Mtu(None)),
+            condition(3000, Condition::Police(None)),
+            condition(3000, Condition::ClearEcn(false)),
+            condition(3000, dscp(46, 2)),
+        ]
+    );
+}
+
+#[test]
+fn routers_answer_as_their_last_entry_says() {
+    let scenario = read(NETWORK, Substrate::Emulator).expect("possible");
+    let ms = Span::from_millis;
+    let t = IcmpOptions {
+        silent: true,
+        rate: Some(IcmpRate {
+            millionths: 10_000_000,
+            burst: 6,
+        }),
+        delay: ms(5),
+        jitter: Span::ZERO,
+    };
+    let all = IcmpOptions {
+        silent: false,
+        rate: Some(IcmpRate {
+            millionths: 500_000,
+            burst: 1,
+        }),
+        delay: ms(1),
+        jitter: ms(2),
+    };
+    let change = |at, router, icmp| RouterChange {
+        at: Time::ZERO + ms(at),
+        router,
+        icmp,
+    };
+    // In the order of time.
+    let expected = [
+        change(0, 1, t),
+        change(4000, 0, all),
+        change(4000, 1, all),
+        change(4000, 2, all),
+    ];
+    assert_eq!(scenario.routers, expected);
+}
+
+#[test]
+fn a_hosts_interface_has_the_mtu_of_its_line() {
+    let base = NETWORK.split("[[line]]").next().expect("before");
+    let with = |more: &str| read(&format!("{base}[[line]]\n{more}"), Substrate::Emulator);
+    let scenario = with("on = \"* -> *\"\nmtu = 1300").expect("possible");
+    assert_eq!(
+        [scenario.host_mtu(0), scenario.host_mtu(1)],
+        [Some(1300); 2]
+    );
+    let scenario = with("on = \"s -> a\"\nmtu = 68").expect("a router is at its beginning");
+    assert_eq!(scenario.host_mtu(0), None);
+    let late = with("on = \"a <-> s\"\nmtu = 1300\nat = \"1 s\"").expect_err("an interface's");
+    assert_eq!(late.problem, Problem::HostMtu("a -> s".into()));
+    // RFC 8200 section 5: IPv6 needs 1,280.
+    let short = with("on = \"a <-> s\"\nmtu = 1279").expect_err("too short for IPv6");
+    assert!(
+        short
+            .to_string()
+            .ends_with("1279 is not between 1280 and 1500"),
+        "{short}"
+    );
+}
+
+#[test]
+fn impossible_conditions_and_answers_are_named() {
+    let base = NETWORK.split("[[line]]").next().expect("before");
+    for (more, says) in [
+        ("mtu = 9000", "line[0].mtu: 9000 is not between 68 and 1500"),
+        (
+            "mtu = \"1400 B\"",
+            "line[0].mtu: an integer is wanted, not string",
+        ),
+        ("mtu-icmp = false", "line[0].mtu-icmp: one of mtu is needed"),
+        ("mtu-imcp = false", "Did you mean 'mtu-icmp'?"),
+        ("ecn = \"claer\"", "Did you mean 'clear'?"),
+        (
+            "ecn = 0",
+            "one of \"clear\", \"keep\" is wanted, not integer",
+        ),
+        ("dscp = 64", "line[0].dscp: 64 is not between 0 and 63"),
+        ("dscp = \"AF31 \"", "Did you mean 'AF31'?"),
+        (
+            "police = true",
+            "police: { rate = \"20 Mbit/s\", burst = \"30 kB\" }, or false, is wanted",
+        ),
+        (
+            "police = { rate = \"1 Mbit/s\" }",
+            "line[0].police.burst: missing",
+        ),
+        (
+            "police = { rate = \"1 Mbit/s\", burst = 3 }",
+            "line[0].police.burst: 3 of what?",
+        ),
+        (
+            "police = { rate = \"1 Mbit/s\", brust = \"3 kB\" }",
+            "Did you mean 'burst'?",
+        ),
+        (
+            "police = { rate = \"1 Mbit/s\", burst = \"3 kB\", x = 1 }",
+            "line[0].police.x: unknown key",
+        ),
+    ] {
+        let text = format!("{base}[[line]]\non = \"s -> t\"\n{more}");
+        let error = read(&text, Substrate::Emulator)
+            .expect_err(more)
+            .to_string();
+        assert!(error.contains(says), "{more}: {error}");
+    }
+    for (more, says) in [
+        ("on = \"x*\"", "router[0].on: no switch is called 'x*'"),
+        ("silent = true", "router[0].on: missing"),
+        (
+            "on = \"s\"\nicmp-burst = 3",
+            "router[0].icmp-burst: one of icmp-rate is needed",
+        ),
+        (
+            "on = \"s\"\nicmp-rate = 0",
+            "router[0].icmp-rate: 0 is not between 1 and 1000000",
+        ),
+        (
+            "on = \"s\"\nicmp-rate = \"3\"",
+            "the unit is one of /s, /ms, k/s",
+        ),
+        ("on = \"s\"\nicmp-rat = 3", "Did you mean 'icmp-rate'?"),
+        (
+            "on = \"s\"\nicmp-delay = 3",
+            "router[0].icmp-delay: 3 of what?",
+        ),
+        (
+            "on = \"s\"\nicmp-delay = { least = \"2 s\", most = \"1 s\" }",
+            "router[0].icmp-delay.most: is less than least",
+        ),
+    ] {
+        let text = format!("{base}[[router]]\n{more}");
+        let error = read(&text, Substrate::Emulator)
+            .expect_err(more)
+            .to_string();
+        assert!(error.contains(says), "{more}: {error}");
+    }
+}
+
+#[test]
+fn only_real_packets_have_conditions_and_only_real_routers_answer() {
+    let with = |more: &str| format!("{BASE}{more}");
+    for (more, key) in [
+        (
+            "[[line]]\non = \"left -> right\"\nmtu = 1400\n",
+            "line[0].mtu",
+        ),
+        (
+            "[[line]]\non = \"left -> right\"\necn = \"clear\"\n",
+            "line[0].ecn",
+        ),
+        (
+            "[[line]]\non = \"left -> right\"\ndscp = 8\n",
+            "line[0].dscp",
+        ),
+        (
+            "[[line]]\non = \"left -> right\"\npolice = false\n",
+            "line[0].police",
+        ),
+        ("[[router]]\non = \"left\"\n", "router"),
+    ] {
+        for substrate in [Substrate::Simulator, Substrate::VirtualTime] {
+            let error = read(&with(more), substrate).expect_err(key);
+            assert_eq!(
+                (&*error.key, &error.problem),
+                (key, &Problem::Substrate(substrate))
+            );
+            let text = error.to_string();
+            assert!(
+                text.ends_with("cannot do this, but `slowpath lab up` can"),
+                "{text}"
+            );
+        }
+        read(&with(more), Substrate::Network).expect("the emulator can");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! corruption = { packets = [3, "7-9"], at-least = "100 B" }
 //! duplication = { every = 100, first = 5 }
 //! reordering = { share = "1 %", by = "5 ms" }
+//! # mtu, mtu-icmp, police, ecn, dscp: see `conditions`
 //! # burst = { begin = "1 %", end = "25 %", bad = "50 %", good = "0 %" }: Gilbert-Elliott
 //!
 //! [[route]]
@@ -23,13 +24,14 @@
 //! at = "1 s"                  # from the beginning unless given
 //! ```
 
+use super::conditions;
 use super::error::{Problem, ScenarioError};
 use super::hosts::hosts_called;
 use super::network::fits;
 use super::section::{Section, Value};
 use crate::topology::{Node, Topology};
 use slowpath_switch::fabric::{
-    Action, Burst, Change, Impairment, Jitter, Late, Pick, Route, Share,
+    Action, BitErrors, Burst, Change, Impairment, Jitter, Late, Pick, Route, Share,
 };
 use slowpath_switch::{Destination, PortId, Span, Time};
 
@@ -62,6 +64,7 @@ pub(super) fn lines(
             let boxed = Box::new(impairment);
             actions.push(Box::new(move |line| Action::Impair(line, boxed.clone())));
         }
+        let conditions = conditions::read(&section, &lines, topology, at)?;
         let up = section.get("up").map(|up| up.boolean()).transpose()?;
         section.done()?;
         let mut links: Vec<u32> = lines.iter().map(|line| line / 2).collect();
@@ -69,6 +72,11 @@ pub(super) fn lines(
         let all = actions
             .iter()
             .flat_map(|action| lines.iter().map(|line| action(*line)))
+            .chain(conditions.iter().flat_map(|condition| {
+                lines
+                    .iter()
+                    .map(|line| Action::Condition(*line, *condition))
+            }))
             .chain(
                 up.iter()
                     .flat_map(|up| links.iter().map(|link| Action::Up(*link, *up))),
@@ -81,7 +89,7 @@ pub(super) fn lines(
     Ok(())
 }
 
-fn entries(list: Option<Value<'_>>) -> Result<Vec<Value<'_>>, ScenarioError> {
+pub(super) fn entries(list: Option<Value<'_>>) -> Result<Vec<Value<'_>>, ScenarioError> {
     let Some(list) = list else {
         return Ok(Vec::new());
     };
@@ -92,7 +100,7 @@ fn entries(list: Option<Value<'_>>) -> Result<Vec<Value<'_>>, ScenarioError> {
     Ok(entries)
 }
 
-fn moment(section: &Section<'_>) -> Result<Time, ScenarioError> {
+pub(super) fn moment(section: &Section<'_>) -> Result<Time, ScenarioError> {
     let at = section.get("at").map(|at| at.span()).transpose()?;
     Ok(Time::ZERO + at.unwrap_or(Span::ZERO))
 }
@@ -134,12 +142,13 @@ fn impairment(section: &Section<'_>) -> Result<Option<Impairment>, ScenarioError
         "extra-delay",
         "jitter",
         "loss",
+        "bit-errors",
         "corruption",
         "duplication",
         "reordering",
     ];
-    let [delay, jitter, loss, corruption, copies, late] = keys.map(|key| section.get(key));
-    let all = [&delay, &jitter, &loss, &corruption, &copies, &late];
+    let [delay, jitter, loss, bits, corruption, copies, late] = keys.map(|key| section.get(key));
+    let all = [&delay, &jitter, &loss, &bits, &corruption, &copies, &late];
     if all.iter().all(|value| value.is_none()) {
         return Ok(None);
     }
@@ -148,10 +157,21 @@ fn impairment(section: &Section<'_>) -> Result<Option<Impairment>, ScenarioError
         delay: delay.map_or(Ok(Span::ZERO), |value| value.span())?,
         jitter: jitter.map_or(Ok(Jitter::default()), |value| read_jitter(&value))?,
         loss: pick(loss)?,
+        bit_errors: bits.map_or(Ok(BitErrors::NONE), |value| bit_errors(&value))?,
         corruption: pick(corruption)?,
         copies: pick(copies)?,
         late: late.map_or(Ok(Late::default()), |value| reordering(&value))?,
     }))
+}
+
+/// A probability of at most 1/1,000, as in `"1e-7"`.
+fn bit_errors(value: &Value<'_>) -> Result<BitErrors, ScenarioError> {
+    let text = value.scalar()?;
+    let share: Option<f64> = text.trim().parse().ok();
+    let share = share.filter(|share| (0.0..=1e-3).contains(share));
+    // At most 10^12 parts of 10^15.
+    let parts = share.map(|share| BitErrors((share * 1e15).round() as u64));
+    parts.ok_or_else(|| value.range(&text, "0", "1e-3"))
 }
 
 fn read_jitter(value: &Value<'_>) -> Result<Jitter, ScenarioError> {

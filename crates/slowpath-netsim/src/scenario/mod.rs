@@ -50,7 +50,8 @@
 //! [host]
 //! ttl = 255
 //! # queue, sysctls = { "net.ipv4.tcp_ecn" = 1 }, [[host.group]] with hosts, clock, sysctls
-//! # [[line]], [[route]]: what happens to links and routes, see `lines`
+//! # [[line]], [[route]], [[router]]: what happens to links and routes and how routers answer, see
+//! # `lines`, `conditions`, `routers`
 //!
 //! [tcp]                     # every key is optional
 //! preset = "linux"          # or "rfc-newreno", "dctcp": what the other keys start from
@@ -90,6 +91,7 @@
 //! ```
 
 mod aqm;
+mod conditions;
 mod ecmp;
 mod error;
 mod hosts;
@@ -99,6 +101,7 @@ mod network;
 pub mod overrides;
 mod pfc;
 mod plan;
+mod routers;
 mod run;
 mod section;
 mod substrate;
@@ -111,6 +114,7 @@ pub use hosts::{HostGroup, HostOptions, HostSetup};
 pub use measure::Series;
 pub use network::fits;
 pub use pfc::PfcOptions;
+pub use routers::{IcmpOptions, IcmpRate, RouterChange};
 pub use substrate::Substrate;
 pub use units::UnitError;
 
@@ -176,6 +180,8 @@ pub struct Scenario {
     pub host: HostOptions,
     /// What happens to lines and routes; at time zero, from the beginning.
     pub changes: Vec<Change>,
+    /// How routers answer, in the order of time.
+    pub routers: Vec<RouterChange>,
     /// The kinds of TCP; the first is that of `[tcp]`.
     pub tcp: Vec<TcpConfig>,
     /// What makes flows.
@@ -297,6 +303,7 @@ impl Scenario {
         let mut changes = Vec::new();
         lines::lines(root, &topology, &mut changes)?;
         lines::routes(root, &topology, &mut changes)?;
+        let routers = routers::read(root, &topology)?;
         let mut kinds = vec![match root.section("tcp")? {
             Some(section) => tcp::read(section, TcpConfig::linux())?,
             None => TcpConfig::linux(),
@@ -327,6 +334,7 @@ impl Scenario {
             ttl: host.ttl.unwrap_or(TTL),
             host,
             changes,
+            routers,
             tcp: kinds,
             workloads,
             queues: measured.queues,

@@ -3,7 +3,7 @@
 
 use super::Scenario;
 use crate::topology::{LinkOptions, Node};
-use slowpath_switch::fabric::{self, Action, End, Plan, Route};
+use slowpath_switch::fabric::{self, Action, Condition, End, Plan, Route};
 use slowpath_switch::{Destination, Limit, PortConfig, PortId, PortKind, Time};
 
 /// What waits at a host's own interface unless the file says otherwise: `txqueuelen` of an
@@ -18,6 +18,23 @@ fn fabric_node(node: Node) -> fabric::Node {
 }
 
 impl Scenario {
+    /// The MTU of a host's interface, if the file says it: that of its line from the beginning.
+    pub fn host_mtu(&self, host: u32) -> Option<u32> {
+        let begins = |line: u32| {
+            let link = &self.topology.links()[line as usize / 2];
+            link.ends[line as usize % 2].0 == Node::Host(host)
+        };
+        // The last that says it.
+        let mut given = self.changes.iter().rev();
+        given
+            .find_map(|change| match change.action {
+                Action::Condition(line, Condition::Mtu(mtu)) if begins(line) => Some(mtu),
+                _ => None,
+            })
+            .flatten()
+            .map(|mtu| mtu.bytes)
+    }
+
     /// Hosts, switches, links in the topology's order and numbers, with all shortest paths as
     /// routes, those to the switches themselves included; then what the file says of lines
     /// and routes: from the beginning, or later.

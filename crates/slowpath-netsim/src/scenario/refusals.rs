@@ -53,6 +53,7 @@ fn unknown_keys_are_named_with_those_there_are() {
         "line",
         "measure",
         "route",
+        "router",
         "seed",
         "switch",
         "tcp",

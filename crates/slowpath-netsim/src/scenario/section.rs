@@ -251,6 +251,11 @@ impl<'a> Value<'a> {
         Ok(sign * (picoseconds / 1_000) as i64)
     }
 
+    /// What TOML calls its type.
+    pub fn type_name(&self) -> &'static str {
+        self.value.type_str()
+    }
+
     pub fn is_table(&self) -> bool {
         self.value.is_table()
     }
@@ -317,7 +322,7 @@ impl<'a> Value<'a> {
         self.integer(least..=most).map(|number| number as u32)
     }
 
-    fn range(
+    pub(super) fn range(
         &self,
         given: impl ToString,
         least: impl ToString,

@@ -42,6 +42,12 @@ const SIMULATOR: &[&str] = &[
     "workload[].tcp.receiver-rto-min",
     "tcp.reading",
     "workload[].tcp.reading",
+    "line[].mtu",
+    "line[].mtu-icmp",
+    "line[].police",
+    "line[].ecn",
+    "line[].dscp",
+    "router",
 ];
 
 /// The TCP is this machine's, and traffic is what people run in the hosts.
@@ -97,6 +103,12 @@ const VIRTUAL_TIME: &[&str] = &[
     "topology.link[].aqm",
     "host.sysctls",
     "host.group",
+    "line[].mtu",
+    "line[].mtu-icmp",
+    "line[].police",
+    "line[].ecn",
+    "line[].dscp",
+    "router",
 ];
 
 impl Substrate {

@@ -7,8 +7,8 @@ use slowpath_netsim::results::Results;
 use slowpath_netsim::scenario::Scenario;
 use slowpath_netsim::topology::Node;
 use slowpath_switch::fabric::{
-    Action, Burst, Change, Delivered, Dropped, Fabric, Impairment, Jitter, Late, Pick, Route,
-    Share, Sink,
+    Action, BitErrors, Burst, Change, Delivered, Dropped, Fabric, Impairment, Jitter, Late, Pick,
+    Route, Share, Sink,
 };
 use slowpath_switch::{Destination, Header, PortId, Random, Rate, Span, Time};
 use std::collections::BTreeMap;
@@ -74,6 +74,7 @@ fn impairment() -> impl Strategy<Value = Impairment> {
     });
     (0u64..500, jitter, pick(), pick(), pick(), late).prop_map(
         |(delay, jitter, loss, corruption, copies, late)| Impairment {
+            bit_errors: BitErrors::NONE,
             delay: Span::from_micros(delay),
             jitter,
             loss,

@@ -101,6 +101,7 @@ fn sessions(hosts: &Hosts, slots: &Slots) -> Vec<OneWayOutcome> {
             owamp: vec![listen],
             twamp: Vec::new(),
             stamp: Vec::new(),
+            requests: Vec::new(),
             modes: Modes::OPEN,
             secrets: Vec::new(),
             policy: Policy {

@@ -22,7 +22,17 @@ pub struct PathCommand {
 pub enum PathAction {
     /// Measure one-way delay, loss, reordering and hops to and from a peer
     Owd(Box<Owd>),
-    /// Answer measurements of others: OWAMP, TWAMP, STAMP
+    /// Find the link that limits a path, and its rate
+    Neck(Box<super::neck::NeckArguments>),
+    /// Trace the route: every way, loss that is loss, the path MTU, where ECN and DSCP change
+    Route(Box<super::RouteArgs>),
+    /// Find out what kind of loss a path has
+    Loss(Box<super::loss::Loss>),
+    /// Measure several peers all the time, and serve metrics for Prometheus
+    Mesh(Box<super::mesh::MeshArguments>),
+    /// Measure what TCP carries to or from a peer, and what limits it
+    Throughput(Box<super::throughput::Throughput>),
+    /// Answer measurements of others: OWAMP, TWAMP, STAMP, throughput
     Serve(Box<Serve>),
 }
 
@@ -76,6 +86,7 @@ Examples:
   slowpath path owd peer -t --save there.owp                one way, kept as owstats reads it
   slowpath path owd peer --protocol stamp -c 600 -i 0.1f    a router that reflects STAMP
   slowpath path owd peer --rolling 60s --json               for hours, a line a minute and direction
+  slowpath path owd peer --archive https://archive/results  posted as pScheduler posts its results
 The peer runs `slowpath path serve`, owampd, twampd, or reflects STAMP.
 docs/reference/path.md describes the numbers.")]
 pub struct Owd {
@@ -130,6 +141,9 @@ pub struct Owd {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub archiving: super::archive::Archiving,
     /// Report each stretch of this length by itself, until -c packets or a signal
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["save", "raw"])]
     pub rolling: Option<Duration>,
@@ -142,7 +156,7 @@ pub struct Owd {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  slowpath path serve --allow 192.0.2.0/24     answer that network on ports 861 and 862
+  slowpath path serve --allow 192.0.2.0/24     answer that network on ports 861, 862 and 8863
   slowpath path serve --allow 0.0.0.0/0 --key keys --modes AE
   slowpath path serve --allow ::1 --listen [::1]:8861 --once
 Without --allow only this machine is answered. Nothing goes to an address that did not ask.")]
@@ -165,6 +179,9 @@ pub struct Serve {
     /// Where STAMP and TWAMP light are answered [default: UDP port 862 of all addresses]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 1..)]
     pub listen_stamp: Vec<SocketAddr>,
+    /// Where requests of other slowpaths are answered (`path throughput`) [default: port 8863 of all addresses]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 1..)]
+    pub listen_requests: Vec<SocketAddr>,
     /// Use these ports for test packets, such as 8760-9960
     #[arg(long, value_name = "FIRST-LAST")]
     pub ports: Option<PortRange>,
@@ -183,6 +200,9 @@ pub struct Serve {
     /// The most connections of one peer at a time
     #[arg(long, value_name = "COUNT", default_value_t = 32)]
     pub max_sessions: usize,
+    /// The most seconds of a throughput test; 0: none are answered
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub max_throughput_seconds: u64,
 }
 
 /// `90s`, `5m`: at least a second.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Key files as owamp's `pfstore` writes them: a line a key, its name and its passphrase in hexadecimal.
 
+use super::CommandError;
 use crate::control::Credentials;
 use std::io;
 use std::path::Path;
@@ -55,6 +56,24 @@ fn key(line: &str) -> Option<Credentials> {
         name: name.to_owned(),
         passphrase: passphrase?,
     })
+}
+
+/// The key of that name in a file; none, if none is named.
+pub(super) fn named(
+    name: Option<&str>,
+    file: Option<&Path>,
+) -> Result<Option<Credentials>, CommandError> {
+    let Some((name, file)) = name.zip(file) else {
+        return Ok(None);
+    };
+    let failed = |source| CommandError::Keys {
+        file: file.to_owned(),
+        source,
+    };
+    let found = of_file(file).map_err(failed)?;
+    let key = found.into_iter().find(|key| key.name == name);
+    let missing = || failed(KeyFileError::NoSuchKey(name.to_owned()));
+    key.ok_or_else(missing).map(Some)
 }
 
 /// Reads a key file.

@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath path`: arguments, and what is printed.
 
+mod archive;
 mod arguments;
 mod keys;
+mod loss;
+mod mesh;
+mod neck;
 mod owd;
+mod route;
 mod serve;
+mod throughput;
 
+pub use archive::{Archiving, Format};
 pub use arguments::{Ends, Owd, PathAction, PathCommand, Protocol, Serve};
 pub use keys::{KeyFileError, read_keys};
+pub use loss::Loss;
+pub use mesh::MeshArguments;
+pub use neck::NeckArguments;
+pub use route::{EcnChoice, FromPeer, RouteArgs, RouteProtocol};
+pub use throughput::{Iperf3FileError, Throughput, ThroughputProtocol};
 
 use crate::session::PathError;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -25,6 +37,38 @@ pub enum CommandError {
     /// The measurement did not come about.
     #[error("{0}")]
     Path(#[from] PathError),
+    /// The neck could not be measured.
+    #[error("{0}")]
+    Neck(#[from] crate::neck::NeckError),
+    /// The trace did not come about.
+    #[error("{0}")]
+    Route(#[from] crate::route::RouteError),
+    /// The experiment did not come about.
+    #[error("{0}")]
+    Loss(#[from] crate::signature::LossError),
+    /// An archive does not have a result.
+    #[error("{0}")]
+    Archive(#[from] crate::pscheduler::ArchiveError),
+    /// The file of a mesh is none.
+    #[error("{0}")]
+    Mesh(#[from] crate::mesh::MeshError),
+    /// There is no listener for metrics.
+    #[error("{0}")]
+    Listen(#[from] slowpath_http::ServerError),
+    /// A peer did not do what it was asked for.
+    #[error("{0}")]
+    Request(#[from] crate::requests::RequestError),
+    /// The test with a server of ndt7 did not come about.
+    #[error("{0}")]
+    Ndt7(#[from] crate::throughput::ndt7::Ndt7Error),
+    /// A file of iperf3 is not reported.
+    #[error("cannot report {file}: {source}")]
+    Iperf3 {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        source: throughput::Iperf3FileError,
+    },
     /// A name has no address.
     #[error("cannot find the address of {name}: {source}")]
     Resolve {
@@ -77,7 +121,12 @@ pub fn run(path: &PathCommand, out: &mut dyn Write) -> Result<(), CommandError> 
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
     match &path.action {
+        PathAction::Loss(loss) => loss::run(loss, &interrupted, out),
+        PathAction::Mesh(mesh) => mesh::run(mesh, &interrupted, out),
         PathAction::Owd(owd) => owd::run(owd, &interrupted, out),
+        PathAction::Neck(neck) => neck::run(neck, &interrupted, out),
+        PathAction::Route(route) => route::run(route, &interrupted, out),
+        PathAction::Throughput(throughput) => throughput::run(throughput, &interrupted, out),
         PathAction::Serve(serve) => serve::run(serve, &interrupted, out),
     }
 }

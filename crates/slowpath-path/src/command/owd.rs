@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath path owd`.
 
-use super::arguments::{Correction, Owd, Protocol};
-use super::{CommandError, KeyFileError, keys};
+use super::archive::{Archiver, Outcome};
+use super::arguments::{Correction, Ends, Owd, Protocol};
+use super::{CommandError, keys};
 use crate::control::{Credentials, Modes};
 use crate::file::{Finished, SessionFile, SkipsPlace};
+use crate::pscheduler::Run;
 use crate::report::{PathReport, Reading, of_one_way, of_two_way, text};
 use crate::results::Corrections;
+use crate::schedule::{Slot, Slots};
 use crate::session::{
     Measured, OneWayOutcome, PathError, TestOptions, TwoWayKind, measure, measure_two_way,
 };
@@ -37,6 +40,7 @@ pub(super) fn run(
 ) -> Result<(), CommandError> {
     let options = options(owd)?;
     let reading = reading(owd)?;
+    let archiver = Archiver::new(&owd.archiving, owd.raw)?;
     match owd.rolling {
         Some(length) => {
             let mean = options.slots.mean().as_duration().as_secs_f64();
@@ -50,35 +54,52 @@ pub(super) fn run(
                     ..options
                 },
                 reading,
+                archiver,
             };
             rolling.run(interrupted, out)
         }
-        None => once(owd, &options, &reading, interrupted, out),
+        None => once(owd, &options, (&reading, &archiver), interrupted, out),
     }
 }
 
 fn once(
     owd: &Owd,
     options: &TestOptions,
-    reading: &Reading,
+    (reading, archiver): (&Reading, &Archiver),
     interrupted: &AtomicBool,
     out: &mut dyn Write,
 ) -> Result<(), CommandError> {
-    let report = match kind(owd.protocol) {
+    let (outcome, report) = measure_by(kind(owd.protocol), options, reading, interrupted)?;
+    if let (Outcome::OneWay(outcome), Some(file)) = (&outcome, &owd.save) {
+        save(file, outcome)?;
+    }
+    match &outcome {
+        _ if archiver.prints() => {}
+        Outcome::OneWay(outcome) if owd.raw => write_raw(outcome, out)?,
+        _ => write_report(&report, owd.json, out)?,
+    }
+    archiver.deliver(&archiver.runs(&outcome, &report, options)?, out)
+}
+
+/// Measures once; without a kind by OWAMP.
+pub(super) fn measure_by(
+    kind: Option<TwoWayKind>,
+    options: &TestOptions,
+    reading: &Reading,
+    interrupted: &AtomicBool,
+) -> Result<(Outcome, PathReport), PathError> {
+    Ok(match kind {
         None => {
             let outcome = measure(options, interrupted)?;
-            if let Some(file) = &owd.save {
-                save(file, &outcome)?;
-            }
-            if owd.raw {
-                return write_raw(&outcome, out).map_err(CommandError::Output);
-            }
-            of_one_way(&outcome, reading)
+            let report = of_one_way(&outcome, reading);
+            (Outcome::OneWay(Box::new(outcome)), report)
         }
-        Some(kind) => of_two_way(&measure_two_way(options, kind, interrupted)?, kind, reading),
-    };
-    write_report(&report, owd.json, out)?;
-    Ok(())
+        Some(kind) => {
+            let outcome = measure_two_way(options, kind, interrupted)?;
+            let report = of_two_way(&outcome, kind, reading);
+            (Outcome::TwoWay(Box::new(outcome)), report)
+        }
+    })
 }
 
 fn write_report(report: &PathReport, json: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -147,7 +168,7 @@ fn session_file(measured: &Measured) -> SessionFile {
     }
 }
 
-fn kind(protocol: Protocol) -> Option<TwoWayKind> {
+pub(super) fn kind(protocol: Protocol) -> Option<TwoWayKind> {
     match protocol {
         Protocol::Owamp => None,
         Protocol::Twamp => Some(TwoWayKind::Twamp),
@@ -162,7 +183,11 @@ struct Rolling<'a> {
     owd: &'a Owd,
     options: TestOptions,
     reading: Reading,
+    archiver: Archiver,
 }
+
+/// A stretch and what others get of it.
+type Stretch = Result<(PathReport, Vec<Run>), CommandError>;
 
 impl Rolling<'_> {
     fn run(&self, interrupted: &Arc<AtomicBool>, out: &mut dyn Write) -> Result<(), CommandError> {
@@ -193,8 +218,16 @@ impl Rolling<'_> {
                 waiting.insert(number, report);
                 // In order.
                 while let Some(report) = waiting.remove(&next) {
-                    let report: Result<PathReport, PathError> = report;
-                    write_report(&report?, self.owd.json, out)?;
+                    let stretch: Stretch = report;
+                    let (report, runs) = stretch?;
+                    if !self.archiver.prints() {
+                        write_report(&report, self.owd.json, out)?;
+                    }
+                    match self.archiver.deliver(&runs, out) {
+                        // An archive that is away for a while must not end hours of measuring.
+                        Err(CommandError::Archive(error)) => eprintln!("slowpath: {error}"),
+                        delivered => delivered?,
+                    }
                     next += 1;
                 }
             }
@@ -206,24 +239,19 @@ impl Rolling<'_> {
         number: u64,
         options: TestOptions,
         interrupted: &Arc<AtomicBool>,
-        results: &mpsc::Sender<(u64, Result<PathReport, PathError>)>,
+        results: &mpsc::Sender<(u64, Stretch)>,
     ) {
-        let (reading, interrupted, results) = (
-            self.reading.clone(),
-            Arc::clone(interrupted),
-            results.clone(),
-        );
+        let (reading, archiver) = (self.reading.clone(), self.archiver.clone());
+        let (interrupted, results) = (Arc::clone(interrupted), results.clone());
         let kind = kind(self.owd.protocol);
         thread::spawn(move || {
-            let report = match kind {
-                None => {
-                    measure(&options, &interrupted).map(|outcome| of_one_way(&outcome, &reading))
-                }
-                Some(kind) => measure_two_way(&options, kind, &interrupted)
-                    .map(|outcome| of_two_way(&outcome, kind, &reading)),
+            let stretch = || {
+                let (outcome, report) = measure_by(kind, &options, &reading, &interrupted)?;
+                let runs = archiver.runs(&outcome, &report, &options)?;
+                Ok((report, runs))
             };
             // The receiver outlives all senders.
-            let _ = results.send((number, report));
+            let _ = results.send((number, stretch()));
         });
     }
 }
@@ -260,14 +288,40 @@ fn reading(owd: &Owd) -> Result<Reading, CommandError> {
             skew: has(Correction::Skew),
             steps: has(Correction::Steps),
         },
-        timeout: timeout(owd)?.as_duration(),
+        timeout: timeout(owd.timeout)?.as_duration(),
     })
 }
 
-fn timeout(owd: &Owd) -> Result<Span, CommandError> {
-    Span::from_seconds(owd.timeout)
+pub(super) fn timeout(seconds: f64) -> Result<Span, CommandError> {
+    Span::from_seconds(seconds)
         .filter(|span| span.0 > 0)
-        .ok_or_else(|| CommandError::Usage(format!("a timeout of {} s cannot be", owd.timeout)))
+        .ok_or_else(|| CommandError::Usage(format!("a timeout of {seconds} s cannot be")))
+}
+
+/// Both directions of the default schedule, without padding.
+pub(super) fn test_options(
+    peer: SocketAddr,
+    ends: &Ends,
+    (timeout, dscp): (Span, u8),
+    (modes, credentials): (Modes, Option<Credentials>),
+) -> TestOptions {
+    let second = Slot::Fixed(Span(1 << 32));
+    TestOptions {
+        peer,
+        local: ends.source,
+        packets: PACKETS,
+        slots: Slots::new(vec![second]).expect("one slot"),
+        padding: 0,
+        timeout,
+        dscp,
+        modes,
+        credentials,
+        there: true,
+        back: true,
+        clock: WallClock::default(),
+        receive_buffer: None,
+        ports: ends.ports,
+    }
 }
 
 fn options(owd: &Owd) -> Result<TestOptions, CommandError> {
@@ -276,66 +330,45 @@ fn options(owd: &Owd) -> Result<TestOptions, CommandError> {
             "-t, -f, --save and --raw need --protocol owamp: a reflector always measures both ways";
         return Err(CommandError::Usage(text.to_owned()));
     }
-    let credentials = match (&owd.user, &owd.keys) {
-        (Some(user), Some(file)) => {
-            let failed = |source| CommandError::Keys {
-                file: file.clone(),
-                source,
-            };
-            let keys = keys::of_file(file).map_err(failed)?;
-            let key = keys.into_iter().find(|key| key.name == *user);
-            let key = key.ok_or_else(|| failed(KeyFileError::NoSuchKey(user.clone())))?;
-            Some(Credentials {
-                name: key.name,
-                passphrase: key.passphrase,
-            })
-        }
-        _ => None,
-    };
+    let credentials = keys::named(owd.user.as_deref(), owd.keys.as_deref())?;
     let one_way = owd.to || owd.from;
+    let peer = resolve(&owd.peer, &owd.ends, owd.protocol)?;
+    let how = (timeout(owd.timeout)?, owd.dscp);
     Ok(TestOptions {
-        peer: resolve(owd)?,
-        local: owd.ends.source,
         packets: owd.count.unwrap_or(PACKETS),
         slots: owd.interval.clone(),
         padding: owd.padding,
-        timeout: timeout(owd)?,
-        dscp: owd.dscp,
-        modes: modes(&owd.modes)?,
-        credentials,
         there: owd.to || !one_way,
         back: owd.from || !one_way,
-        clock: WallClock::default(),
-        receive_buffer: None,
-        ports: owd.ends.ports,
+        ..test_options(peer, &owd.ends, how, (modes(&owd.modes)?, credentials))
     })
 }
 
 /// The peer's address: of a name the first of the wanted family.
-fn resolve(owd: &Owd) -> Result<SocketAddr, CommandError> {
-    let port = if owd.protocol == Protocol::Owamp {
+pub(super) fn resolve(
+    peer: &str,
+    ends: &Ends,
+    protocol: Protocol,
+) -> Result<SocketAddr, CommandError> {
+    let port = if protocol == Protocol::Owamp {
         861
     } else {
         862
     };
     let failed = |source| CommandError::Resolve {
-        name: owd.peer.clone(),
+        name: peer.to_owned(),
         source,
     };
-    let bare = owd.peer.trim_start_matches('[').trim_end_matches(']');
+    let bare = peer.trim_start_matches('[').trim_end_matches(']');
     let addresses: Vec<SocketAddr> = match bare.parse() {
         Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => match owd.peer.to_socket_addrs() {
+        Err(_) => match peer.to_socket_addrs() {
             Ok(addresses) => addresses.collect(),
-            Err(_) => (owd.peer.as_str(), port)
-                .to_socket_addrs()
-                .map_err(failed)?
-                .collect(),
+            Err(_) => (peer, port).to_socket_addrs().map_err(failed)?.collect(),
         },
     };
-    let wanted = |address: &&SocketAddr| {
-        !(owd.ends.v4 && address.is_ipv6() || owd.ends.v6 && address.is_ipv4())
-    };
+    let wanted =
+        |address: &&SocketAddr| !(ends.v4 && address.is_ipv6() || ends.v6 && address.is_ipv4());
     let found = addresses.iter().find(wanted).copied();
     found.ok_or_else(|| {
         failed(io::Error::new(

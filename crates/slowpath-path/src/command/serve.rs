@@ -4,7 +4,7 @@
 use super::arguments::Serve;
 use super::{CommandError, keys, owd};
 use crate::control::Limits;
-use crate::serve::{Policy, ServeOptions, Serving};
+use crate::serve::{Policy, ServeOptions, Serving, ThroughputLimits};
 use crate::socket::{WallClock, monotonic, sleep_until};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,6 +21,7 @@ pub(super) fn run(
         ("OWAMP", serving.owamp()),
         ("TWAMP", serving.twamp()),
         ("STAMP and TWAMP light", serving.stamp()),
+        ("requests (throughput)", serving.requests()),
     ] {
         for address in addresses {
             writeln!(out, "answering {what} on {address}")?;
@@ -70,13 +71,19 @@ fn options(serve: &Serve) -> Result<ServeOptions, CommandError> {
     };
     let defaults = Policy::default();
     // Who names one port wants that one only.
-    let explicit = [&serve.listen, &serve.listen_twamp, &serve.listen_stamp]
-        .iter()
-        .any(|given| !given.is_empty());
+    let explicit = [
+        &serve.listen,
+        &serve.listen_twamp,
+        &serve.listen_stamp,
+        &serve.listen_requests,
+    ]
+    .iter()
+    .any(|given| !given.is_empty());
     Ok(ServeOptions {
         owamp: or_all(&serve.listen, explicit, 861),
         twamp: or_all(&serve.listen_twamp, explicit, 862),
         stamp: or_all(&serve.listen_stamp, explicit, 862),
+        requests: or_all(&serve.listen_requests, explicit, crate::requests::PORT),
         modes: owd::modes(&serve.modes)?,
         secrets,
         policy: Policy {
@@ -93,6 +100,10 @@ fn options(serve: &Serve) -> Result<ServeOptions, CommandError> {
             rate: serve.max_rate,
             ports: serve.ports,
             connections_of_peer: serve.max_sessions,
+            throughput: ThroughputLimits {
+                seconds: serve.max_throughput_seconds,
+                ..defaults.throughput
+            },
             ..defaults
         },
         once: serve.once,

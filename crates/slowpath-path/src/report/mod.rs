@@ -12,6 +12,7 @@ mod twoway;
 
 pub use note::Note;
 pub use oneway::of_one_way;
+pub(crate) use oneway::with_stamps;
 pub use twoway::of_two_way;
 
 use crate::record::Record;

@@ -111,7 +111,7 @@ fn report(way: Way, measured: &Measured, summary: crate::results::Summary) -> Di
 
 /// Records with the times at which packets really left, where those are known. The kernel stamps a packet after it was
 /// written, so an earlier stamp is of another packet.
-fn with_stamps(records: &[Record], stamps: &[SendStamp]) -> Vec<Record> {
+pub(crate) fn with_stamps(records: &[Record], stamps: &[SendStamp]) -> Vec<Record> {
     let left: HashMap<u32, Timestamp> = stamps
         .iter()
         .map(|stamp| (stamp.sequence, stamp.sent))

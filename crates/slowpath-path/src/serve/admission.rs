@@ -64,6 +64,30 @@ impl fmt::Display for Cidr {
     }
 }
 
+/// Limits of throughput tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThroughputLimits {
+    /// Seconds of one test, warm-up included; 0: none are answered.
+    pub seconds: u64,
+    /// Tests of one peer at a time.
+    pub of_peer: usize,
+    /// Tests of all peers at a time: two share the path, and neither measures it.
+    pub at_once: usize,
+    /// Tests that one peer may begin within a minute.
+    pub per_minute: usize,
+}
+
+impl Default for ThroughputLimits {
+    fn default() -> Self {
+        ThroughputLimits {
+            seconds: 60,
+            of_peer: 1,
+            at_once: 4,
+            per_minute: 20,
+        }
+    }
+}
+
 /// Limits of a server.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -83,6 +107,8 @@ pub struct Policy {
     pub ports: Option<PortRange>,
     /// Records of all sessions that are kept at a time, 32 octets each.
     pub records: u64,
+    /// Throughput tests.
+    pub throughput: ThroughputLimits,
 }
 
 impl Default for Policy {
@@ -104,6 +130,7 @@ impl Default for Policy {
             reflected_per_second: 10_000,
             ports: None,
             records: 8_000_000,
+            throughput: ThroughputLimits::default(),
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slowpath path serve`: the end that answers OWAMP, TWAMP and STAMP.
+//! `slowpath path serve`: the end that answers OWAMP, TWAMP, STAMP, and requests of other slowpaths.
 //!
 //! What enters: connections and packets of anyone. What leaves: test packets to the address of a control
 //! connection, and replies that are no longer than what they answer.
@@ -12,9 +12,11 @@
 mod admission;
 mod connection;
 mod reflector;
+mod requests;
 mod sessions;
+mod throughput;
 
-pub use admission::{Cidr, CidrError, Gate, Policy};
+pub use admission::{Cidr, CidrError, Gate, Policy, ThroughputLimits};
 
 use crate::control::{Credentials, Modes};
 use crate::session::PathError;
@@ -40,6 +42,8 @@ pub struct ServeOptions {
     pub twamp: Vec<SocketAddr>,
     /// For STAMP and TWAMP light (UDP port 862).
     pub stamp: Vec<SocketAddr>,
+    /// For requests of other slowpaths ([`crate::requests::PORT`]).
+    pub requests: Vec<SocketAddr>,
     /// Modes that are offered.
     pub modes: Modes,
     /// Keys that are known.
@@ -77,8 +81,19 @@ pub(crate) struct Shared {
     pub(crate) options: ServeOptions,
     pub(crate) gate: Arc<Gate>,
     pub(crate) counters: ServeCounters,
+    pub(crate) tests: throughput::RunningTests,
+    /// Traces to clients that run.
+    pub(crate) routes: std::sync::atomic::AtomicUsize,
     pub(crate) stop: AtomicBool,
     pub(crate) started: Timestamp,
+}
+
+/// What connections of a listener speak.
+#[derive(Clone, Copy, Debug)]
+enum Service {
+    Owamp,
+    Twamp,
+    Requests,
 }
 
 /// A server that runs.
@@ -89,6 +104,7 @@ pub struct Serving {
     owamp: Vec<SocketAddr>,
     twamp: Vec<SocketAddr>,
     stamp: Vec<SocketAddr>,
+    requests: Vec<SocketAddr>,
 }
 
 impl Serving {
@@ -100,6 +116,8 @@ impl Serving {
         let shared = Arc::new(Shared {
             gate: Arc::new(Gate::new(options.policy.clone())),
             counters: ServeCounters::default(),
+            tests: throughput::RunningTests::default(),
+            routes: std::sync::atomic::AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             started: options.clock.timestamp(),
             options,
@@ -110,10 +128,12 @@ impl Serving {
             owamp: Vec::new(),
             twamp: Vec::new(),
             stamp: Vec::new(),
+            requests: Vec::new(),
         };
-        for (addresses, two_way) in [
-            (&shared.options.owamp, false),
-            (&shared.options.twamp, true),
+        for (addresses, service) in [
+            (&shared.options.owamp, Service::Owamp),
+            (&shared.options.twamp, Service::Twamp),
+            (&shared.options.requests, Service::Requests),
         ] {
             for &address in addresses {
                 let listener =
@@ -121,14 +141,14 @@ impl Serving {
                 let local = listener
                     .local_addr()
                     .map_err(PathError::io("learn the listener's port"))?;
-                if two_way {
-                    &mut serving.twamp
-                } else {
-                    &mut serving.owamp
+                match service {
+                    Service::Owamp => &mut serving.owamp,
+                    Service::Twamp => &mut serving.twamp,
+                    Service::Requests => &mut serving.requests,
                 }
                 .push(local);
                 let shared = Arc::clone(&shared);
-                serving.spawn("path-listen", move || accept(&listener, two_way, &shared))?;
+                serving.spawn("path-listen", move || accept(&listener, service, &shared))?;
             }
         }
         for &address in &shared.options.stamp {
@@ -162,6 +182,12 @@ impl Serving {
     #[must_use]
     pub fn stamp(&self) -> &[SocketAddr] {
         &self.stamp
+    }
+
+    /// Where requests are answered.
+    #[must_use]
+    pub fn requests(&self) -> &[SocketAddr] {
+        &self.requests
     }
 
     /// What happened so far.
@@ -205,7 +231,7 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 /// Takes connections until the end, each on a thread of its own, as many as the policy allows.
-fn accept(listener: &TcpListener, two_way: bool, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, service: Service, shared: &Arc<Shared>) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     while !shared.stop.load(Ordering::Acquire) {
         threads.retain(|thread| !thread.is_finished());
@@ -228,7 +254,11 @@ fn accept(listener: &TcpListener, two_way: bool, shared: &Arc<Shared>) {
         };
         shared.counters.connections.fetch_add(1, Ordering::Relaxed);
         let of_thread = Arc::clone(shared);
-        let work = move || connection::run(stream, peer, two_way, &of_thread, admission);
+        let work = move || match service {
+            Service::Owamp => connection::run(stream, peer, false, &of_thread, admission),
+            Service::Twamp => connection::run(stream, peer, true, &of_thread, admission),
+            Service::Requests => requests::run(stream, peer, &of_thread, admission),
+        };
         if let Ok(thread) = thread::Builder::new()
             .name("path-control".to_owned())
             .spawn(work)

@@ -5,8 +5,8 @@
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -103,8 +103,8 @@ pub struct StampedSocket {
 
 /// `SOF_TIMESTAMPING_*` of linux/net_tstamp.h.
 const TX_SOFTWARE: libc::c_int = 1 << 1;
-const RX_SOFTWARE: libc::c_int = 1 << 3;
-const SOFTWARE: libc::c_int = 1 << 4;
+pub(crate) const RX_SOFTWARE: libc::c_int = 1 << 3;
+pub(crate) const SOFTWARE: libc::c_int = 1 << 4;
 const OPT_ID: libc::c_int = 1 << 7;
 const OPT_TSONLY: libc::c_int = 1 << 11;
 const STAMPS: libc::c_int = TX_SOFTWARE | RX_SOFTWARE | SOFTWARE | OPT_ID | OPT_TSONLY;
@@ -112,6 +112,12 @@ const STAMPS: libc::c_int = TX_SOFTWARE | RX_SOFTWARE | SOFTWARE | OPT_ID | OPT_
 const MEMINFO: usize = 9;
 /// `SO_EE_ORIGIN_TIMESTAMPING` of linux/errqueue.h.
 const ORIGIN_TIMESTAMPING: u8 = 4;
+
+impl AsFd for StampedSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
 
 impl StampedSocket {
     /// Opens it: TTL 255 out, TTL in, stamps both ways, drops counted.
@@ -329,7 +335,7 @@ impl StampedSocket {
 }
 
 /// scm_timestamping: three timespecs, of which the first is the software stamp.
-fn software_stamp(data: &[u8]) -> Option<i64> {
+pub(crate) fn software_stamp(data: &[u8]) -> Option<i64> {
     let number = |at: usize| Some(i64::from_ne_bytes(data.get(at..at + 8)?.try_into().ok()?));
     let nanos = number(0)? * 1_000_000_000 + number(8)?;
     (nanos != 0).then_some(nanos)
@@ -342,12 +348,12 @@ fn packet_number(data: &[u8]) -> Option<u32> {
     (origin == ORIGIN_TIMESTAMPING).then_some(number)
 }
 
-fn int(data: &[u8]) -> Option<i32> {
+pub(crate) fn int(data: &[u8]) -> Option<i32> {
     Some(i32::from_ne_bytes(data.get(..4)?.try_into().ok()?))
 }
 
 /// One recvmsg(2) and what it filled.
-struct Message<'a> {
+pub(crate) struct Message<'a> {
     buffer: &'a mut [u8],
     control: [MaybeUninit<u64>; CONTROL / 8],
     control_length: usize,
@@ -355,7 +361,7 @@ struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    fn new(buffer: &'a mut [u8]) -> Self {
+    pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
         Message {
             buffer,
             control: [MaybeUninit::uninit(); CONTROL / 8],
@@ -364,11 +370,15 @@ impl<'a> Message<'a> {
         }
     }
 
-    fn from(&self) -> Option<SocketAddr> {
+    pub(crate) fn from(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    fn receive(&mut self, socket: &Socket, flags: libc::c_int) -> io::Result<usize> {
+    pub(crate) fn receive(
+        &mut self,
+        socket: &impl AsRawFd,
+        flags: libc::c_int,
+    ) -> io::Result<usize> {
         let mut vector = libc::iovec {
             iov_base: self.buffer.as_mut_ptr().cast(),
             iov_len: self.buffer.len(),
@@ -394,7 +404,7 @@ impl<'a> Message<'a> {
     }
 
     /// Calls back with level, type and data of each control message.
-    fn each_control(&self, mut call: impl FnMut(libc::c_int, libc::c_int, &[u8])) {
+    pub(crate) fn each_control(&self, mut call: impl FnMut(libc::c_int, libc::c_int, &[u8])) {
         // SAFETY: recvmsg wrote `control_length` octets of whole, aligned control messages.
         let bytes = unsafe {
             std::slice::from_raw_parts(self.control.as_ptr().cast::<u8>(), self.control_length)
@@ -429,8 +439,9 @@ fn address_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
         libc::AF_INET6 => {
             // SAFETY: the family says that this is a sockaddr_in6, which is smaller than the storage.
             let v6 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in6>() };
-            let ip = IpAddr::V6(v6.sin6_addr.s6_addr.into());
-            Some(SocketAddr::new(ip, u16::from_be(v6.sin6_port)))
+            let (ip, port) = (v6.sin6_addr.s6_addr.into(), u16::from_be(v6.sin6_port));
+            // Flow information, in network order as the kernel has it, is zero unless IPV6_FLOWINFO_SEND asks for it.
+            Some(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, 0).into())
         }
         _ => None,
     }

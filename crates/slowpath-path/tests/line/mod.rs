@@ -296,6 +296,7 @@ pub fn open_server() -> ServeOptions {
         owamp: vec![SocketAddr::new(address(Line::B4), 861)],
         twamp: Vec::new(),
         stamp: Vec::new(),
+        requests: Vec::new(),
         modes: Modes::OPEN,
         secrets: Vec::new(),
         policy: Policy {

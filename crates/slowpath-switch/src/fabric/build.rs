@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a plan to a fabric, and changes of it.
 
+use super::condition::Conditioner;
 use super::impair::Impaired;
 use super::network::{Counts, Fabric, Line, LineCounters};
-use super::plan::{Action, End, Impairment, Node, Plan, PlanError, Route};
+use super::plan::{Action, Condition, End, Impairment, Node, Plan, PlanError, Route};
 use crate::config::{PortKind, SwitchConfig};
 use crate::packet::PortId;
 use crate::switch::Switch;
@@ -54,6 +55,7 @@ impl Fabric {
             counts: Counts::default(),
             most_packets: u64::from(plan.most_packets),
             seed: plan.seed,
+            has_mtus: false,
         };
         for (number, ends) in (0..).zip(&plan.links) {
             fabric.link(number, *ends)?;
@@ -119,6 +121,7 @@ impl Fabric {
             up: true,
             cuts: 0,
             impaired: None,
+            conditioner: None,
             counters: LineCounters::default(),
         };
         let [port_a, port_b] = ends.map(|end| end.port);
@@ -158,7 +161,9 @@ impl Fabric {
             false => Err(PlanError::NoSuchLine(line)),
         };
         match action {
-            Action::Rate(line, _) | Action::Propagation(line, _) => exists(*line),
+            Action::Rate(line, _) | Action::Propagation(line, _) | Action::Condition(line, _) => {
+                exists(*line)
+            }
             Action::Impair(line, impairment) if impairment.is_sorted() => exists(*line),
             Action::Impair(line, _) => Err(PlanError::Pick(*line)),
             Action::Up(link, _) if *link < lines / 2 => Ok(()),
@@ -203,6 +208,12 @@ impl Fabric {
                 self.set_line(*line, None, Some(*propagation));
             }
             Action::Impair(line, impairment) => self.impaired(*line).change((**impairment).clone()),
+            Action::Condition(line, condition) => {
+                self.has_mtus |= matches!(condition, Condition::Mtu(Some(_)));
+                let state = &mut self.lines[*line as usize].conditioner;
+                let conditioner = state.get_or_insert_with(Box::<Conditioner>::default);
+                conditioner.change(self.now, *condition);
+            }
             Action::Up(link, up) => {
                 let first = *link as usize * 2;
                 for line in &mut self.lines[first..first + 2] {

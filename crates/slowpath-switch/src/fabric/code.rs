@@ -8,7 +8,8 @@
 //! before any memory is asked for. Another layout gets another version.
 
 use super::plan::{
-    Action, Burst, Change, End, Impairment, Jitter, Late, Node, Pick, Plan, Route, Share,
+    Action, BitErrors, Burst, Change, Condition, End, Impairment, Jitter, Late, Mtu, Node, Pick,
+    Plan, Police, Remark, Route, Share,
 };
 use crate::config::{Alpha, Detour, Limit, PortConfig, PortKind, Shared, SwitchConfig, Threshold};
 use crate::packet::{Destination, PortId};
@@ -18,7 +19,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SPFB");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Why bytes are not a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +123,8 @@ around!(
     Span(u64),
     PortId(u16),
     Destination(u32),
-    Share(u32)
+    Share(u32),
+    BitErrors(u64)
 );
 
 impl Code for bool {
@@ -278,6 +280,10 @@ impl Code for Action {
                 4u8.write(out);
                 route.write(out);
             }
+            Action::Condition(line, condition) => {
+                (5u8, *line).write(out);
+                condition.write(out);
+            }
         }
     }
     fn read(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -287,11 +293,45 @@ impl Code for Action {
             2 => Action::Impair(Code::read(from)?, Box::new(Code::read(from)?)),
             3 => Action::Up(Code::read(from)?, Code::read(from)?),
             4 => Action::Route(Code::read(from)?),
+            5 => Action::Condition(Code::read(from)?, Code::read(from)?),
             _ => return Err(from.wrong()),
         })
     }
 }
 
+impl Code for Condition {
+    const LEAST: usize = 2;
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Condition::Mtu(mtu) => (0u8, *mtu).write(out),
+            Condition::Police(police) => (1u8, *police).write(out),
+            Condition::ClearEcn(clear) => (2u8, *clear).write(out),
+            Condition::Dscp(remark) => (3u8, *remark).write(out),
+        }
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match u8::read(from)? {
+            0 => Condition::Mtu(Code::read(from)?),
+            1 => Condition::Police(Code::read(from)?),
+            2 => Condition::ClearEcn(Code::read(from)?),
+            3 => Condition::Dscp(Code::read(from)?),
+            _ => return Err(from.wrong()),
+        })
+    }
+}
+
+fields!(Mtu {
+    bytes: u32,
+    reported: bool
+});
+fields!(Police {
+    rate: Rate,
+    burst: u64
+});
+fields!(Remark {
+    dscp: u8,
+    class: u8
+});
 fields!(Limit { packets: Option<u32>, bytes: Option<u64> });
 fields!(PortConfig {
     kind: PortKind,
@@ -347,6 +387,7 @@ fields!(Impairment {
     delay: Span,
     jitter: Jitter,
     loss: Pick,
+    bit_errors: BitErrors,
     corruption: Pick,
     copies: Pick,
     late: Late,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a line does to packets: the decisions.
 
-use super::plan::{Burst, Impairment, Pick, Share};
+use super::plan::{BitErrors, Burst, Impairment, Pick, Share};
 use crate::random::Random;
 use crate::time::{Span, Time};
 
@@ -86,6 +86,7 @@ pub struct Impaired {
     copies: Picker,
     late: Picker,
     jitter: Random,
+    bits: Random,
     /// When the last packet that was not late arrives.
     last: Time,
 }
@@ -101,6 +102,7 @@ impl Impaired {
             copies: Picker::new(stream(3), stream(7)),
             late: Picker::new(stream(4), stream(8)),
             jitter: stream(5),
+            bits: stream(9),
             last: Time::ZERO,
         }
     }
@@ -120,8 +122,10 @@ impl Impaired {
 
     /// Decides on the next packet.
     pub fn decide(&mut self, bytes: u32) -> Fate {
+        let errors = self.plan.bit_errors;
+        let damaged = errors != BitErrors::NONE && errors.damage(bytes, self.bits.next_u64());
         Fate {
-            lost: self.loss.picks(&self.plan.loss, bytes),
+            lost: self.loss.picks(&self.plan.loss, bytes) || damaged,
             corrupted: self.corruption.picks(&self.plan.corruption, bytes),
             copied: self.copies.picks(&self.plan.copies, bytes),
             late: self.late.picks(&self.plan.late.pick, bytes),

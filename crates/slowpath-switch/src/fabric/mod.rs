@@ -12,7 +12,7 @@
 //! at their exact time, in one order: changes of the plan, then departures, then
 //! arrivals; of these first those that hosts sent, by their number, then those of switches, by
 //! switch and port, as in the simulator; then by the order in which they were planned. Packets are counted: those sent
-//! and copied are delivered, dropped or inside ([`Counts`]).
+//! and copied are delivered, dropped or inside ([`Counts`]), fragments as their packets.
 //!
 //! ```
 //! use slowpath_switch::fabric::*;
@@ -73,6 +73,14 @@
 //! corrupted, copied, then delayed. A copy leaves and arrives with its original unless jitter
 //! parts them. A packet that is lost has taken its time on the line all the same.
 //!
+//! Before all that a line can have [`Condition`]s. A packet that a switch would send into a line
+//! with a shorter MTU is not put there: the sink makes fragments of it, or it is dropped
+//! ([`Sink::too_long`]). That is asked for the port that its route names, before queues
+//! and detours, and of a packet that still has time to live. A policer sees packets in the order
+//! and at the moment in which their transmission starts; one that it drops has taken its time, and
+//! picks count it, but it is neither lost nor copied. What passes loses its ECN field, or has
+//! another DSCP, from the line's far end on.
+//!
 //! Which packets: a [`Pick`] counts the packets of the line that have at least
 //! [`Pick::at_least`] bytes, from 1, and picks by number, by a share, or in bursts. Random
 //! decisions are defined to the bit, so that anybody can foretell them. The purposes are
@@ -86,21 +94,26 @@
 //!   the first the state changes, as a share of [`Burst::begin`] when good or
 //!   [`Burst::end`] when bad; with the second the packet is picked, as a share of the new
 //!   state's.
+//! - Bit errors take one number of each packet (purpose 9), if there are any: see [`BitErrors`].
 //! - Jitter takes one number x of each packet that is not lost, and of each copy: it adds
 //!   floor(x (j + 1) / 2^64) picoseconds.
 
 mod build;
 mod code;
+mod condition;
 pub mod ffi;
 mod impair;
+mod mtu;
 mod network;
 mod plan;
 mod sink;
 
 pub use code::DecodeError;
+pub use condition::ConditionCounters;
 pub use impair::{Fate, Impaired};
 pub use network::{Counts, Fabric, LineCounters};
 pub use plan::{
-    Action, Burst, Change, End, Impairment, Jitter, Late, Node, Pick, Plan, PlanError, Route, Share,
+    Action, BitErrors, Burst, Change, Condition, End, Impairment, Jitter, Late, Mtu, Node, Pick,
+    Plan, PlanError, Police, Remark, Route, Share,
 };
-pub use sink::{Delivered, DropCause, Dropped, Sink};
+pub use sink::{Delivered, DropCause, Dropped, Oversized, Sink};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fabric.
 
+use super::condition::{ConditionCounters, Conditioner};
 use super::impair::Impaired;
 use super::plan::{Change, End, Node};
 use super::sink::{Delivered, DropCause, Dropped, Sink};
@@ -19,11 +20,12 @@ use core::cmp::Reverse;
 /// A packet on its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carried {
-    header: Header,
-    hops: u16,
-    marked: bool,
-    corrupted: bool,
-    copy: bool,
+    pub(super) header: Header,
+    pub(super) hops: u16,
+    pub(super) dscp: Option<u8>,
+    pub(super) marked: bool,
+    pub(super) corrupted: bool,
+    pub(super) copy: bool,
 }
 
 impl Packet for Carried {
@@ -73,6 +75,7 @@ pub(super) struct Line {
     /// How often it went down: what was on it then does not arrive.
     pub(super) cuts: u32,
     pub(super) impaired: Option<Box<Impaired>>,
+    pub(super) conditioner: Option<Box<Conditioner>>,
     pub(super) counters: LineCounters,
 }
 
@@ -99,7 +102,7 @@ const ARRIVAL: u64 = 1 << 63;
 /// and ports), then the order in which events were planned: a wheel of 2^42 of them.
 const PLANNED_BITS: u32 = 42;
 
-/// Where packets are. `sent + copies = delivered + dropped + inside`.
+/// Where packets are. `sent + copies + fragments = delivered + dropped + inside + fragmented`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counts {
@@ -113,6 +116,10 @@ pub struct Counts {
     pub dropped: u64,
     /// Found in queues and on lines.
     pub inside: u64,
+    /// Packets that became fragments: they are no more.
+    pub fragmented: u64,
+    /// What they became.
+    pub fragments: u64,
 }
 
 /// What a line has done.
@@ -156,6 +163,8 @@ pub struct Fabric {
     pub(super) counts: Counts,
     pub(super) most_packets: u64,
     pub(super) seed: u64,
+    /// Whether any line has had an MTU.
+    pub(super) has_mtus: bool,
 }
 
 impl Fabric {
@@ -177,8 +186,21 @@ impl Fabric {
         let node = self.hosts + switch;
         let route = self.nodes[node as usize].next_port(carried.destination(), packet.flow);
         match route {
-            Some(port) => self.queue(node, port, carried, sink),
+            Some(port) => self.send_by(node, port, carried, sink),
             None => self.drop_packet(node, None, carried, DropCause::NoRoute, sink),
+        }
+    }
+
+    fn send_by<S: Sink>(&mut self, node: u32, port: PortId, carried: Carried, sink: &mut S) {
+        let long = match self.has_mtus {
+            true => self.too_long_for(node, &carried),
+            false => None,
+        };
+        let Some(long) = long else {
+            return self.queue(node, port, carried, sink);
+        };
+        for fragment in self.fragments(node, carried, long, sink) {
+            self.queue(node, port, fragment, sink);
         }
     }
 
@@ -196,6 +218,7 @@ impl Fabric {
         let carried = Carried {
             header: packet,
             hops: 0,
+            dscp: None,
             marked: false,
             corrupted: false,
             copy: false,
@@ -209,9 +232,11 @@ impl Fabric {
         None
     }
 
-    /// Sent, and neither delivered nor dropped.
-    fn inside(&self) -> u64 {
-        self.counts.sent + self.counts.copies - self.counts.delivered - self.counts.dropped
+    /// Sent or made, and neither delivered nor dropped nor made into fragments.
+    pub(super) fn inside(&self) -> u64 {
+        let counts = &self.counts;
+        let came = counts.sent + counts.copies + counts.fragments;
+        came - counts.delivered - counts.dropped - counts.fragmented
     }
 
     /// When something happens next; `None`: nothing will unless a packet is sent.
@@ -298,15 +323,25 @@ impl Fabric {
         let (from, port) = (state.from, state.port);
         let mut arrival = departure.arrival;
         let mut copied = None;
+        let mut policed = false;
+        if let Some(conditioner) = &mut state.conditioner
+            && state.up
+        {
+            policed = !conditioner.conforms(departure.start, packet.header.bytes);
+            if !policed {
+                packet.dscp = conditioner.mark(&mut packet.header).or(packet.dscp);
+                packet.marked &= packet.header.ecn != 0;
+            }
+        }
         if let Some(impaired) = &mut state.impaired {
             // Counted and decided also while the link is down: the pattern does not depend
             // on when that was.
             let fate = impaired.decide(packet.header.bytes);
-            if fate.lost && state.up {
+            if fate.lost && state.up && !policed {
                 state.counters.lost += 1;
                 return self.drop_packet(from, Some(port), packet, DropCause::Lost, sink);
             }
-            if state.up {
+            if state.up && !policed {
                 state.counters.corrupted += u64::from(fate.corrupted);
                 state.counters.copied += u64::from(fate.copied);
                 state.counters.late += u64::from(fate.late);
@@ -320,6 +355,9 @@ impl Fabric {
         if !state.up {
             state.counters.cut += 1;
             return self.drop_packet(from, Some(port), packet, DropCause::LinkDown, sink);
+        }
+        if policed {
+            return self.drop_packet(from, Some(port), packet, DropCause::Policed, sink);
         }
         self.launch(line, arrival, packet);
         if let Some(arrival) = copied {
@@ -375,6 +413,7 @@ impl Fabric {
                 node: self.node(to),
                 packet: packet.header,
                 hops: packet.hops,
+                dscp: packet.dscp,
                 marked: packet.marked,
                 corrupted: packet.corrupted,
                 copy: packet.copy,
@@ -384,7 +423,21 @@ impl Fabric {
         self.forward(to, by, packet, sink);
     }
 
-    fn forward<S: Sink>(&mut self, node: u32, by: PortId, mut packet: Carried, sink: &mut S) {
+    fn forward<S: Sink>(&mut self, node: u32, by: PortId, packet: Carried, sink: &mut S) {
+        let expires = packet.header.ttl <= 1 && self.nodes[node as usize].decrements_ttl();
+        let long = match self.has_mtus && !expires {
+            true => self.too_long_for(node, &packet),
+            false => None,
+        };
+        let Some(long) = long else {
+            return self.pass(node, by, packet, sink);
+        };
+        for fragment in self.fragments(node, packet, long, sink) {
+            self.pass(node, by, fragment, sink);
+        }
+    }
+
+    fn pass<S: Sink>(&mut self, node: u32, by: PortId, mut packet: Carried, sink: &mut S) {
         packet.hops = packet.hops.saturating_add(1);
         let mut observer = SinkObserver {
             node: self.node(node),
@@ -405,7 +458,7 @@ impl Fabric {
     }
 
     #[cold]
-    fn drop_packet<S: Sink>(
+    pub(super) fn drop_packet<S: Sink>(
         &mut self,
         node: u32,
         port: Option<PortId>,
@@ -430,6 +483,7 @@ impl Fabric {
             node,
             port,
             packet: packet.header,
+            dscp: packet.dscp,
             hops: packet.hops,
             cause,
             copy: packet.copy,
@@ -490,6 +544,13 @@ impl Fabric {
     pub fn line_counters(&self, line: u32) -> LineCounters {
         let line = self.lines.get(line as usize);
         line.map_or(LineCounters::default(), |line| line.counters)
+    }
+
+    /// What a line has done by its conditions; nothing if it is not there or has none.
+    pub fn condition_counters(&self, line: u32) -> ConditionCounters {
+        let line = self.lines.get(line as usize);
+        let conditioner = line.and_then(|line| line.conditioner.as_ref());
+        conditioner.map_or(ConditionCounters::default(), |state| state.counters)
     }
 }
 

@@ -48,6 +48,44 @@ impl Share {
     }
 }
 
+/// How likely a bit is to be damaged, in parts of 10^15. A packet with a damaged bit is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BitErrors(pub u64);
+
+impl BitErrors {
+    /// No bit is.
+    pub const NONE: BitErrors = BitErrors(0);
+
+    /// Whether a packet of so many bytes has a damaged bit, by a uniform 64-bit number: the number is not below
+    /// (1 - p)^bits in parts of 2^64, where 1 - p is rounded down and so is each product of the powers of two that make up
+    /// the exponent, from the smallest on.
+    pub(super) fn damage(self, bytes: u32, number: u64) -> bool {
+        const ONE: u128 = 1 << 64;
+        const PARTS: u128 = 1_000_000_000_000_000;
+        let error = (u128::from(self.0).min(PARTS) * ONE).div_ceil(PARTS);
+        let (mut power, mut kept) = (ONE - error, ONE);
+        let mut bits = u64::from(bytes) * 8;
+        while bits > 0 {
+            if bits & 1 == 1 {
+                kept = product(kept, power);
+            }
+            power = product(power, power);
+            bits >>= 1;
+        }
+        u128::from(number) >= kept
+    }
+}
+
+/// Of two numbers of at most 2^64 in parts of 2^64, rounded down.
+fn product(a: u128, b: u128) -> u128 {
+    const ONE: u128 = 1 << 64;
+    match (a == ONE, b == ONE) {
+        (true, _) => b,
+        (_, true) => a,
+        _ => (a * b) >> 64,
+    }
+}
+
 /// Bursts: a good and a bad state, each with its own share of picked packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
@@ -123,12 +161,56 @@ pub struct Impairment {
     pub jitter: Jitter,
     /// Packets that are lost.
     pub loss: Pick,
+    /// Packets that are lost because a bit of them is damaged, in addition.
+    pub bit_errors: BitErrors,
     /// Packets that arrive damaged.
     pub corruption: Pick,
     /// Packets that arrive twice.
     pub copies: Pick,
     /// Packets that arrive late.
     pub late: Late,
+}
+
+/// The longest packet that a line takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mtu {
+    /// Its length.
+    pub bytes: u32,
+    /// Whether the sender of a longer one gets an answer: from whoever carries the bytes.
+    pub reported: bool,
+}
+
+/// A policer: a token bucket of bytes that drops what finds too few. RFC 2697 with an excess
+/// burst size of 0 and drops for red; a packet's bytes are what it has on the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Police {
+    /// RFC 2697's committed information rate.
+    pub rate: Rate,
+    /// Its committed burst size, in bytes.
+    pub burst: u64,
+}
+
+/// Another DSCP (RFC 2474).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// Six bits.
+    pub dscp: u8,
+    /// The class that it means to switches behind the line.
+    pub class: u8,
+}
+
+/// What a line does to packets by their length, their rate and their marks. Each stays as it is
+/// until it is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Its MTU; none at the beginning. Asked by the switch at its beginning; no matter where a host is.
+    Mtu(Option<Mtu>),
+    /// Its policer; a new one is full. None at the beginning.
+    Police(Option<Police>),
+    /// Whether packets leave it without ECN.
+    ClearEcn(bool),
+    /// The DSCP that packets leave it with, if not their own.
+    Dscp(Option<Remark>),
 }
 
 /// The ports of a switch that lead to a destination.
@@ -151,6 +233,8 @@ pub enum Action {
     Propagation(u32, Span),
     /// What a line does to packets. Counts and random numbers go on.
     Impair(u32, Box<Impairment>),
+    /// What a line does to packets by length, rate and marks.
+    Condition(u32, Condition),
     /// A link goes down: what is on it is lost, and what is sent into it, until it is up again.
     /// Switches do not notice.
     Up(u32, bool),
@@ -271,5 +355,30 @@ impl Impairment {
     pub(super) fn is_sorted(&self) -> bool {
         let picks = [&self.loss, &self.corruption, &self.copies, &self.late.pick];
         picks.into_iter().all(Pick::is_sorted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_is_damaged_as_often_as_one_of_its_bits() {
+        for (parts, bytes) in [
+            (1_000_000_000_u64, 1_500_u32),
+            (100_000_000, 42),
+            (5_000_000_000, 65_535),
+            (0, 9_000),
+        ] {
+            let kept = (f64::from(bytes) * 8.0 * (-(parts as f64) / 1e15).ln_1p()).exp();
+            // The numbers next to where it changes: 2^64 times what is kept, as exactly as f64 has it.
+            let edge = (kept * 18_446_744_073_709_551_616.0) as u64;
+            let errors = BitErrors(parts);
+            assert!(!errors.damage(bytes, edge - (1 << 24)));
+            assert_eq!(
+                errors.damage(bytes, edge.saturating_add(1 << 24)),
+                parts > 0
+            );
+        }
     }
 }

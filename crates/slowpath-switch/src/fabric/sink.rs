@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What happens to packets, and the trait that receives it.
 
-use super::plan::{End, Node};
+use super::plan::{End, Mtu, Node};
 use crate::observer::DropReason;
 use crate::packet::{Header, PortId};
 use crate::queue::Depth;
 use crate::time::Time;
+use alloc::vec::Vec;
 
 /// A packet at its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Delivered {
     pub hops: u16,
     /// Whether a switch here marked it.
     pub marked: bool,
+    /// The DSCP that a line gave it, if one did.
+    pub dscp: Option<u8>,
     /// Whether it was damaged on the way: to whoever carries the bytes.
     pub corrupted: bool,
     /// Whether it is a copy.
@@ -40,17 +43,23 @@ pub enum DropCause {
     LinkDown = 4,
     /// More packets inside than the plan allows.
     TooMany = 5,
+    /// Longer than the line's MTU.
+    TooLong = 6,
+    /// The line's policer had no tokens for it.
+    Policed = 7,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 6] = [
+    pub const ALL: [DropCause; 8] = [
         DropCause::BufferFull,
         DropCause::TtlExpired,
         DropCause::NoRoute,
         DropCause::Lost,
         DropCause::LinkDown,
         DropCause::TooMany,
+        DropCause::TooLong,
+        DropCause::Policed,
     ];
 }
 
@@ -75,12 +84,27 @@ pub struct Dropped {
     pub port: Option<PortId>,
     /// The packet as it was then.
     pub packet: Header,
+    /// The DSCP that a line gave it, if one did.
+    pub dscp: Option<u8>,
     /// Switches that forwarded it.
     pub hops: u16,
     /// Why.
     pub cause: DropCause,
     /// Whether it is a copy.
     pub copy: bool,
+}
+
+/// A packet that is longer than the MTU of the line that its route takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oversized {
+    /// The line's beginning.
+    pub end: End,
+    /// The packet as it came.
+    pub packet: Header,
+    /// The DSCP that a line gave it, if one did.
+    pub dscp: Option<u8>,
+    /// The MTU.
+    pub mtu: Mtu,
 }
 
 /// Receives what happens, in the order of time. The methods after the first two do nothing unless written.
@@ -90,6 +114,14 @@ pub trait Sink {
 
     /// A packet was dropped.
     fn dropped(&mut self, at: Time, dropped: Dropped);
+
+    /// A packet is too long for the line that it should take next. The fragments that go on in its
+    /// place, by the same port: then it is no more, and its handle comes back no more. None:
+    /// it is dropped.
+    fn too_long(&mut self, at: Time, oversized: Oversized) -> Vec<Header> {
+        let _ = (at, oversized);
+        Vec::new()
+    }
 
     /// A line made a copy: the handle will be delivered or dropped once more.
     #[inline]

@@ -2,7 +2,7 @@
 //! Networks for the tests of fabrics, and what happened in them.
 
 use slowpath_switch::fabric::{
-    Delivered, DropCause, Dropped, End, Fabric, Node, Plan, Route, Sink,
+    Delivered, DropCause, Dropped, End, Fabric, Node, Oversized, Plan, Route, Sink,
 };
 use slowpath_switch::{
     Destination, Header, Limit, PortConfig, PortId, PortKind, Rate, Span, SwitchConfig, Time,
@@ -92,10 +92,25 @@ pub struct Log {
     pub corrupted: u64,
     pub queued: i64,
     pub detours: u64,
+    /// Of what arrived: the ECN field, the DSCP that a line gave it, the class.
+    pub codepoints: Vec<(u8, Option<u8>, u8)>,
+    /// Whether packets that are too long go on as two halves with their handle.
+    halves: bool,
+    /// How many did.
+    pub halved: u64,
     last: Time,
 }
 
 impl Log {
+    /// One that makes halves of packets that are too long.
+    #[allow(dead_code, reason = "not every test file does")]
+    pub fn halving(halves: bool) -> Self {
+        Log {
+            halves,
+            ..Log::default()
+        }
+    }
+
     /// Lets all happen that will.
     pub fn run_out(&mut self, fabric: &mut Fabric) {
         while let Some(next) = fabric.next_event() {
@@ -125,6 +140,8 @@ impl Sink for Log {
         } = delivered;
         self.all
             .push((at, packet.handle, Fate::Delivered(node, hops, packet.ttl)));
+        let codepoint = (packet.ecn, delivered.dscp, packet.class);
+        self.codepoints.push(codepoint);
         self.marked
             .extend(delivered.marked.then_some(packet.handle));
         self.corrupted += u64::from(delivered.corrupted);
@@ -135,6 +152,21 @@ impl Sink for Log {
         self.note(at);
         let what = Fate::Dropped(dropped.node, dropped.cause);
         self.all.push((at, dropped.packet.handle, what));
+    }
+
+    fn too_long(&mut self, at: Time, oversized: Oversized) -> Vec<Header> {
+        self.note(at);
+        let packet = oversized.packet;
+        assert!(packet.bytes > oversized.mtu.bytes);
+        if !self.halves {
+            return Vec::new();
+        }
+        self.halved += 1;
+        let half = |bytes| Header { bytes, ..packet };
+        vec![
+            half(packet.bytes - packet.bytes / 2),
+            half(packet.bytes / 2),
+        ]
     }
 
     fn copied(&mut self, at: Time, _: &Header) {

@@ -145,7 +145,7 @@ impl Simulation {
                 vec![*line]
             }
             Action::Up(link, _) => vec![2 * link, 2 * link + 1],
-            Action::Route(_) => Vec::new(),
+            Action::Route(_) | Action::Condition(..) => Vec::new(),
         };
         for line in lines {
             self.start_due_on::<WATCH>(line);
@@ -161,7 +161,7 @@ impl Simulation {
                 let routed = node.switch.set_route(route.destination, &route.ports);
                 debug_assert!(routed.is_ok());
             }
-            Action::Impair(..) | Action::Up(..) => {
+            Action::Impair(..) | Action::Up(..) | Action::Condition(..) => {
                 if let Some(lines) = &mut self.features.lines {
                     lines.apply(action);
                 }

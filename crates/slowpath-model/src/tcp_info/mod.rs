@@ -13,7 +13,7 @@ mod tests;
 
 pub use raw::{KNOWN_LENGTH, RawTcpInfo};
 
-use slowpath_model::{CaState, Micros, RtoStats, TcpState, TcpStats};
+use crate::{CaState, Micros, RtoStats, TcpState, TcpStats};
 use thiserror::Error;
 
 /// `TCP_INFINITE_SSTHRESH` (`include/net/tcp.h`): no loss met yet.
