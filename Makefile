@@ -15,7 +15,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-ingest bench-ship bench-trace bench-sim bench-sweep bench-lab bench-record bench-owamp bench-emulator lab-kernel lab-guest judge-simulator python-wheel check-python check-trace check-verdicts check-answers check-sim check-butterfly check-explain check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-ingest bench-ship bench-trace bench-sim bench-sweep bench-lab bench-record bench-owamp bench-emulator lab-kernel lab-guest judge-simulator python-wheel check-python check-trace check-verdicts check-answers check-sim check-butterfly check-explain check-path check-queues check-hardening check-fleet black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ bench-owamp: ## 20 sessions of OWAMP, 10,000 packets a second: send error beside
 	@tools/need.sh rust build
 	@tools/need.sh --try test
 	@$(CARGO) run --release --locked -p slowpath-path --example bench-owamp
+
+check-path: ## how often `path neck`, `loss` and `route` are right on drawn networks (root, 40 min; CHECK="--seed N"); the last line is JSON
+	@tools/need.sh rust build
+	@$(CARGO) run --release --locked -p slowpath-path --example check-path -- $(CHECK)
 
 bench-emulator: ## what the emulator adds to a path of 200 Mbit/s and 20 ms (as root); the last line is JSON
 	@tools/need.sh rust build
