@@ -18,7 +18,7 @@ pub enum Format {
 /// Arguments of it.
 #[derive(Clone, Debug, Args)]
 pub struct Archiving {
-    /// Print results as others have them; with --raw each packet, too
+    /// Print results as others have them
     #[arg(long, value_enum, conflicts_with = "json")]
     pub format: Option<Format>,
     /// Post each result, as pScheduler's archiver `http` does
@@ -62,13 +62,18 @@ impl Archiver {
         report: &PathReport,
         options: &TestOptions,
     ) -> Result<Vec<Run>, CommandError> {
-        if self.format.is_none() && self.archive.is_none() {
+        if !self.is_wanted() {
             return Ok(Vec::new());
         }
         Ok(match outcome {
             Outcome::OneWay(outcome) => latency_of(outcome, report, options, self.raw)?,
             Outcome::TwoWay(outcome) => rtt_of(outcome, report, options)?,
         })
+    }
+
+    /// Whether there is anyone to get results.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.format.is_some() || self.archive.is_some()
     }
 
     /// Prints what is to be printed, then posts.

@@ -135,7 +135,7 @@ pub struct Owd {
     /// Keep the packets in owamp's session file; both directions: FILE.there and FILE.back; such files are replaced
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
-    /// Print each packet instead of a summary
+    /// Print each packet instead of a summary; with --format, each packet as well
     #[arg(long, conflicts_with = "json")]
     pub raw: bool,
     /// Print JSON

@@ -19,7 +19,7 @@ pub use loss::Loss;
 pub use mesh::MeshArguments;
 pub use neck::NeckArguments;
 pub use route::{EcnChoice, FromPeer, RouteArgs, RouteProtocol};
-pub use throughput::{Iperf3FileError, Throughput, ThroughputProtocol};
+pub use throughput::{Buffers, Iperf3FileError, Throughput, ThroughputProtocol};
 
 use crate::session::PathError;
 use signal_hook::consts::{SIGINT, SIGTERM};

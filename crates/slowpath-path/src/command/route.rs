@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath path route`.
 
+use super::archive::{Archiver, Archiving};
 use super::{CommandError, keys};
+use crate::pscheduler::trace_of;
+use crate::report::text::moment;
 use crate::requests::{PORT, Requester};
 use crate::route::result::Ecn;
 use crate::route::{Engine, Route, Step, TraceOptions, text, trace};
+use crate::socket::WallClock;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// With what the way is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -105,6 +109,9 @@ pub struct RouteArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub back: FromPeer,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub archiving: Archiving,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -141,8 +148,11 @@ pub(super) fn run(
         }
     };
     let options = options(route)?;
+    let archiver = Archiver::new(&route.archiving, false)?;
     let peer = (route.peer.as_str(), target);
+    let (start, begin) = (moment(WallClock::default().timestamp()), Instant::now());
     let found = trace(&options, peer, interrupted, &mut progress)?;
+    let took = begin.elapsed();
     let back = match route.back.from_peer {
         false => None,
         true => {
@@ -152,7 +162,12 @@ pub(super) fn run(
             Some(from_peer(route, &options, target, interrupted)?)
         }
     };
-    write(&found, back.as_ref(), route.json, out)?;
+    if !archiver.prints() {
+        write(&found, back.as_ref(), route.json, out)?;
+    }
+    if archiver.is_wanted() {
+        archiver.deliver(&[trace_of(&found, &options, (start, took))?], out)?;
+    }
     Ok(())
 }
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath path throughput`.
 
+use super::archive::{Archiver, Archiving};
 use super::{CommandError, keys};
+use crate::pscheduler::throughput_of;
+use crate::report::text::moment;
 use crate::requests::PORT;
 use crate::requests::message::{Direction, StreamOptions};
+use crate::socket::WallClock;
 use crate::throughput::ndt7::{Ndt7Options, measure_ndt7};
 use crate::throughput::{
     Iperf3Error, ThroughputOptions, ThroughputReport, measure_throughput, read_iperf3, report,
@@ -61,15 +65,9 @@ pub struct Throughput {
     /// The sender's congestion control, such as cubic [default: its host's]
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
-    /// The sender's SO_SNDBUF and the receiver's SO_RCVBUF, octets [default: Linux sizes them]
-    #[arg(long, value_name = "BYTES", value_parser = octets)]
-    pub window: Option<u32>,
-    /// The sender's SO_SNDBUF only
-    #[arg(long, value_name = "BYTES", value_parser = octets, conflicts_with = "window")]
-    pub send_buffer: Option<u32>,
-    /// The receiver's SO_RCVBUF only
-    #[arg(long, value_name = "BYTES", value_parser = octets, conflicts_with = "window")]
-    pub receive_buffer: Option<u32>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub buffers: Buffers,
     /// The largest segment (TCP_MAXSEG), octets
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
     pub mss: Option<u32>,
@@ -94,9 +92,26 @@ pub struct Throughput {
     /// The file with the keys: a line each, name and passphrase in hexadecimal
     #[arg(short = 'k', value_name = "FILE", requires = "user")]
     pub keys: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub archiving: Archiving,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Sizes of socket buffers.
+#[derive(Debug, Args)]
+pub struct Buffers {
+    /// The sender's SO_SNDBUF and the receiver's SO_RCVBUF, octets [default: Linux sizes them]
+    #[arg(long, value_name = "BYTES", value_parser = octets)]
+    pub window: Option<u32>,
+    /// The sender's SO_SNDBUF only
+    #[arg(long, value_name = "BYTES", value_parser = octets, conflicts_with = "window")]
+    pub send_buffer: Option<u32>,
+    /// The receiver's SO_RCVBUF only
+    #[arg(long, value_name = "BYTES", value_parser = octets, conflicts_with = "window")]
+    pub receive_buffer: Option<u32>,
 }
 
 /// At least a second, at most an hour.
@@ -148,20 +163,41 @@ pub(super) fn run(
     interrupted: &AtomicBool,
     out: &mut dyn Write,
 ) -> Result<(), CommandError> {
+    let archiver = Archiver::new(&throughput.archiving, false)?;
     if let Some(file) = &throughput.iperf3 {
+        if archiver.is_wanted() {
+            let text = "--format and --archive are of a test of our own: leave out --iperf3";
+            return Err(CommandError::Usage(text.to_owned()));
+        }
         return of_iperf3(file, throughput.json, out);
     }
+    let start = moment(WallClock::default().timestamp());
     if throughput.protocol == ThroughputProtocol::Ndt7 {
         let options = ndt7_options(throughput)?;
         announce(&options.server, 10.0);
         let report = measure_ndt7(&options, interrupted)?;
-        return Ok(write(&report, throughput.json, out)?);
+        return deliver(&report, throughput, (&archiver, start), out);
     }
     let options = options(throughput)?;
     let seconds = (options.warm_up + options.length).as_secs_f64() + 1.0;
     announce(&options.peer.to_string(), seconds);
     let report = measure_throughput(&options, interrupted)?;
-    write(&report, throughput.json, out)?;
+    deliver(&report, throughput, (&archiver, start), out)
+}
+
+/// Prints the report, and gives it to those who were named.
+fn deliver(
+    report: &ThroughputReport,
+    throughput: &Throughput,
+    (archiver, start): (&Archiver, String),
+    out: &mut dyn Write,
+) -> Result<(), CommandError> {
+    if !archiver.prints() {
+        write(report, throughput.json, out)?;
+    }
+    if archiver.is_wanted() {
+        archiver.deliver(&[throughput_of(report, start)?], out)?;
+    }
     Ok(())
 }
 
@@ -233,8 +269,11 @@ fn ndt7_options(throughput: &Throughput) -> Result<Ndt7Options, CommandError> {
         direction: direction(throughput),
         options: StreamOptions {
             congestion: throughput.congestion.clone(),
-            send_buffer: throughput.send_buffer.or(throughput.window),
-            receive_buffer: throughput.receive_buffer.or(throughput.window),
+            send_buffer: throughput.buffers.send_buffer.or(throughput.buffers.window),
+            receive_buffer: throughput
+                .buffers
+                .receive_buffer
+                .or(throughput.buffers.window),
             mss: throughput.mss,
             pace: throughput.pace,
         },
@@ -251,13 +290,16 @@ fn direction(throughput: &Throughput) -> Direction {
 fn options(throughput: &Throughput) -> Result<ThroughputOptions, CommandError> {
     let sender = StreamOptions {
         congestion: throughput.congestion.clone(),
-        send_buffer: throughput.send_buffer.or(throughput.window),
+        send_buffer: throughput.buffers.send_buffer.or(throughput.buffers.window),
         receive_buffer: None,
         mss: throughput.mss,
         pace: throughput.pace,
     };
     let receiver = StreamOptions {
-        receive_buffer: throughput.receive_buffer.or(throughput.window),
+        receive_buffer: throughput
+            .buffers
+            .receive_buffer
+            .or(throughput.buffers.window),
         // The smaller of both ends' segments counts: a receiver announces its own.
         mss: throughput.mss,
         ..StreamOptions::default()

@@ -7,9 +7,11 @@
 //! [`Archive`] posts it as its archiver `http` does: `POST`, `application/json`, any status from 200 to 299.
 
 mod post;
+mod reports;
 mod results;
 
 pub use post::{Archive, ArchiveError};
+pub use reports::{throughput_of, trace_of};
 pub use results::{Hop, Interval, Latency, RoundTrip, Rtt, Throughput, Trace, latency_of, rtt_of};
 
 use crate::session::{PathError, random};

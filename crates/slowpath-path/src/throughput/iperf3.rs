@@ -405,13 +405,13 @@ fn intervals(parts: &Parts) -> Vec<Interval> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
 
     /// A result of 3.12 of one stream, by its parts.
-    fn result(changes: impl FnOnce(&mut Value)) -> ThroughputReport {
+    pub fn result(changes: impl FnOnce(&mut Value)) -> ThroughputReport {
         let interval = |start: u32, omitted: bool, window: u64| {
             json!({
                 "streams": [{"socket": 5, "start": start, "end": start + 1, "seconds": 1.0, "bytes": 6_000_000,

@@ -36,3 +36,6 @@ pub mod verdict;
 pub use client::{ThroughputOptions, measure_throughput};
 pub use iperf3::{Iperf3Error, read_iperf3};
 pub use report::ThroughputReport;
+
+#[cfg(test)]
+pub(crate) use iperf3::tests::result as result_of_iperf3;

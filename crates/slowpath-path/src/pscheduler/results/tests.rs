@@ -165,6 +165,11 @@ print(validate.result_is_valid(json.load(sys.stdin)))
         return;
     };
     let results = [
+        ("trace", crate::pscheduler::reports::tests::route().result),
+        (
+            "throughput",
+            crate::pscheduler::reports::tests::transfer().result,
+        ),
         ("latency", latency_result()),
         ("rtt", rtt_result()),
         ("trace", trace_result()),
