@@ -10,7 +10,7 @@ use crate::time::{ErrorEstimate, Timestamp};
 pub struct Reply {
     /// What the sender had written.
     pub request: TestPacket,
-    /// TTL or hop limit with which that came.
+    /// TTL or hop limit with which that came; 0, with which nothing comes: the reflector does not say.
     pub ttl: u8,
     /// When it came.
     pub received: Timestamp,
@@ -27,6 +27,9 @@ pub struct Reply {
 pub fn reply_length(protection: &Protection) -> usize {
     if protection.open() { 41 } else { 112 }
 }
+
+/// Octets up to the sender's error estimate, in open mode: some reflectors (twampy) end there if they do not pad.
+const WITHOUT_TTL: usize = 38;
 
 /// Where fields stand, in open mode and with a digest.
 struct Layout {
@@ -79,7 +82,11 @@ pub fn write_reply(bytes: &mut [u8], reply: &Reply, protection: &Protection) {
 /// # Errors
 /// It is none of this session's.
 pub fn read_reply(bytes: &mut [u8], protection: &Protection) -> Result<Reply, PacketError> {
-    at_least(bytes, reply_length(protection))?;
+    let least = match protection.open() {
+        true => WITHOUT_TTL,
+        false => reply_length(protection),
+    };
+    at_least(bytes, least)?;
     protection.open_headers(bytes, 6, 96)?;
     let at = layout(protection);
     let estimate = |at: usize| {
@@ -95,7 +102,7 @@ pub fn read_reply(bytes: &mut [u8], protection: &Protection) -> Result<Reply, Pa
             sent: time(bytes, at.request_sent),
             error: estimate(at.request_sent + 8)?,
         },
-        ttl: bytes[at.ttl],
+        ttl: bytes.get(at.ttl).copied().unwrap_or(0),
     })
 }
 
@@ -104,6 +111,28 @@ mod tests {
     use super::super::oneway::tests::protection;
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_reply_may_end_before_the_ttl() {
+        let reply = Reply {
+            request: TestPacket {
+                sequence: 7,
+                sent: Timestamp(1 << 40),
+                error: ErrorEstimate::UNKNOWN,
+            },
+            ttl: 250,
+            received: Timestamp(2 << 40),
+            sequence: 5,
+            sent: Timestamp(3 << 40),
+            error: ErrorEstimate::UNKNOWN,
+        };
+        let mut bytes = [0; 41];
+        write_reply(&mut bytes, &reply, &Protection::Open);
+        // 4 + 8 + 2 + 2 + 8 + 4 + 8 + 2 octets (RFC 5357 section 4.2.1).
+        let read = read_reply(&mut bytes[..38], &Protection::Open);
+        assert_eq!(read, Ok(Reply { ttl: 0, ..reply }));
+        assert!(read_reply(&mut bytes[..37], &Protection::Open).is_err());
+    }
 
     proptest! {
         #[test]

@@ -226,6 +226,10 @@ impl Tally {
         for packets in &mut row.extents[..extent] {
             *packets += 1;
         }
+        // Nothing arrives with 0: such a record has no TTL.
+        if record.ttl == 0 {
+            return;
+        }
         let hops = 255 - record.ttl;
         row.hop_values[usize::from(hops) / 64] |= 1 << (hops % 64);
         if let Some(before) = self.hops.replace(hops).filter(|&before| before != hops) {

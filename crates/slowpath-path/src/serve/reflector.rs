@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Sessions that have a count of their own; further ones get their sender's numbers back, as RFC 8762 allows
 /// (stateless mode).
@@ -19,6 +19,9 @@ const MOST_SESSIONS: usize = 4_096;
 
 /// A session without packets for so long is forgotten, s.
 const FORGET: u64 = 60;
+
+/// Packet 0 after so long a pause begins a session anew; a copy of it comes sooner.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Source ports below are servers': a reply there could be answered, and that again.
 const FIRST_CLIENT_PORT: u16 = 1_024;
@@ -198,8 +201,9 @@ fn count(
         last: None,
         at: now,
     });
-    // A sender that begins anew gets a count that does.
-    if now.saturating_duration_since(session.at).as_secs() >= FORGET {
+    // A sender that begins anew gets a count that does, also one that has its port from an earlier test.
+    let silent = now.saturating_duration_since(session.at);
+    if silent.as_secs() >= FORGET || theirs == 0 && silent >= PAUSE {
         session.next = 0;
         session.last = None;
     }
@@ -207,4 +211,27 @@ fn count(
     let sequence = session.next;
     session.next = session.next.wrapping_add(1);
     (sequence, session.last.take())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_from_the_port_of_an_earlier_one_has_a_count_of_its_own() {
+        let mut sessions = HashMap::new();
+        let key = ("192.0.2.1:20000".parse().expect("an address"), 0);
+        let began = Instant::now();
+        let mut number = |theirs, millis| {
+            let now = began + Duration::from_millis(millis);
+            count(&mut sessions, key, theirs, now).0
+        };
+        let first = [number(0, 0), number(1, 100), number(2, 200)];
+        assert_eq!(first, [0, 1, 2]);
+        // A copy of packet 0 is the next of the same session.
+        assert_eq!(number(0, 300), 3);
+        // The next test begins after a pause, and so does its count; packet 3 of the same test does not.
+        assert_eq!([number(0, 1_400), number(1, 1_500)], [0, 1]);
+        assert_eq!(number(3, 3_000), 2);
+    }
 }

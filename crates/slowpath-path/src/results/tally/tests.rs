@@ -155,6 +155,17 @@ fn a_sender_that_ended_early_lost_nothing_that_it_did_not_send() {
 }
 
 #[test]
+fn packets_without_a_ttl_have_no_hops() {
+    let ttl = |sequence| if sequence == 3 { 250 } else { 0 };
+    let records: Vec<Record> = (0..5).map(|n| record(n, 5_000, ttl(n))).collect();
+    let summary = Tally::of(plan(), 5, &records, &[])
+        .close(5, 0)
+        .expect("a row");
+    assert_eq!((summary.lost, summary.hops.changes), (0, 0));
+    assert_eq!((summary.hops.least, summary.hops.most), (Some(5), Some(5)));
+}
+
+#[test]
 fn clocks_a_minute_from_each_other_lose_nothing() {
     let records: Vec<Record> = (0..50)
         .map(|sequence| record(sequence, 60 * SECOND, 255))
