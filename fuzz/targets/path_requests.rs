@@ -26,7 +26,7 @@ fuzz_target!(
             _ => {
                 let _ = rest.first_chunk::<GREETING>().map(Greeting::decode);
                 if let Ok(tally) = serde_json::from_slice::<StreamTally>(rest) {
-                    verdict::judge(&report::of_tallies(&[tally]));
+                    let _ = verdict::judge(&report::of_tallies(&[tally]));
                 }
             }
         }
@@ -70,7 +70,7 @@ fn measurement(text: &[u8]) {
             }
         }
     }
-    verdict::judge(&report::of_tallies(&[tally]));
+    let _ = verdict::judge(&report::of_tallies(&[tally]));
 }
 
 /// One of each.

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// A cycle.
 pub const CYCLE: Duration = Duration::from_millis(9_000);
 
-/// Packets of a train: first [`BODY`] directly after each other, then one at each of [`TAIL_NS`].
+/// Packets of a train: first [`BODY`] directly after each other, then one at each of `TAIL_NS`.
 pub const TRAIN: u32 = BODY + TAIL_NS.len() as u32;
 
 /// Packets of a train that directly follow each other.
