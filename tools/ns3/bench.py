@@ -25,7 +25,7 @@ PAIRS = 31
 
 
 def small_run(ours, cdf, runs):
-    """The small fat-tree in ours; the median of so many runs."""
+    """The small fat-tree in ours; the median of `runs` runs."""
     return json.loads(peer.last_line([ours, cdf, *SMALL, runs]))
 
 

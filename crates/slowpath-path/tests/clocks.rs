@@ -4,7 +4,6 @@
 mod line;
 
 use line::{Fate, Line, Toward, address, open_server};
-use slowpath_path::control::Modes;
 use slowpath_path::report::{Note, PathReport, Reading, Way, of_one_way, text};
 use slowpath_path::serve::Serving;
 use slowpath_path::session::{Measured, OneWayOutcome, TestOptions, measure};
@@ -24,20 +23,11 @@ fn session(clock: WallClock) -> OneWayOutcome {
     let bind = SocketAddr::new(address(Line::B4), 861);
     let _serving = line.at(Toward::B, || Serving::start(open_server()).expect("ports"));
     let test = TestOptions {
-        peer: bind,
-        local: None,
         packets: 1_200,
         slots: "0.01f".parse().expect("a schedule"),
-        padding: 0,
         timeout: Span::from_seconds(2.0).expect("a span"),
-        dscp: 0,
-        modes: Modes::OPEN,
-        credentials: None,
-        there: true,
-        back: true,
         clock,
-        receive_buffer: None,
-        ports: None,
+        ..TestOptions::to(bind)
     };
     line.at(Toward::A, || measure(&test, &AtomicBool::new(false)))
         .expect("a measurement")

@@ -5,7 +5,6 @@ use slowpath_path::control::{Accept, Client, Credentials, Direction, Modes, Sess
 use slowpath_path::schedule::{Slot, Slots};
 use slowpath_path::serve::{Policy, ServeOptions, Serving};
 use slowpath_path::session::{PathError, TestOptions, measure};
-use slowpath_path::socket::WallClock;
 use slowpath_path::time::{Span, Timestamp};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -21,15 +20,13 @@ fn serving(policy: Policy) -> Serving {
         owamp: vec![any],
         twamp: vec![any],
         stamp: vec![any],
-        requests: Vec::new(),
         modes: Modes(15),
         secrets: vec![Credentials {
             name: "alice".to_owned(),
             passphrase: b"secret".to_vec(),
         }],
         policy,
-        once: false,
-        clock: WallClock::default(),
+        ..ServeOptions::default()
     })
     .expect("ports")
 }
@@ -255,23 +252,15 @@ fn hostile_server(octets: Vec<u8>) -> SocketAddr {
 
 fn options(peer: SocketAddr) -> TestOptions {
     TestOptions {
-        peer,
-        local: None,
         packets: 10,
         slots: Slots::new(vec![Slot::Fixed(Span(1 << 24))]).expect("one"),
-        padding: 0,
         timeout: Span(1 << 32),
-        dscp: 0,
         modes: Modes(7),
         credentials: Some(slowpath_path::control::Credentials {
             name: "alice".to_owned(),
             passphrase: b"secret".to_vec(),
         }),
-        there: true,
-        back: true,
-        clock: WallClock::default(),
-        receive_buffer: None,
-        ports: None,
+        ..TestOptions::to(peer)
     }
 }
 

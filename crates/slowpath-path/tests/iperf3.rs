@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Results of the iperf3 that Debian has, over a line of the emulator.
 
+mod emulated;
 mod pair;
 
 use pair::up;

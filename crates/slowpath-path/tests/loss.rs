@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Loss signatures over emulated paths: what is found is what the line was made to do.
 
-use slowpath_lab::emulator::{Lab, LabError, Options};
-use slowpath_netsim::scenario::{Scenario, Substrate};
-use slowpath_path::control::Modes;
+mod emulated;
+
+use emulated::up;
 use slowpath_path::report::Way;
 use slowpath_path::serve::{Policy, ServeOptions, Serving};
 use slowpath_path::session::TwoWayKind;
 use slowpath_path::signature::{
     DirectionSignature, Estimate, LossOptions, LossProtocol, LossReport, Signature, measure_loss,
 };
-use slowpath_path::socket::WallClock;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-fn no_file(_: &str) -> std::io::Result<String> {
-    Err(std::io::ErrorKind::NotFound.into())
-}
 
 /// Two cycles over 100 Mbit/s on which the line there does `impairment`. `None`: not on this machine.
 fn measured(name: &str, impairment: &str, protocol: LossProtocol) -> Option<LossReport> {
@@ -27,30 +22,17 @@ fn measured(name: &str, impairment: &str, protocol: LossProtocol) -> Option<Loss
          link = [{{ ends = [\"a\", \"r\"] }}, {{ ends = [\"r\", \"b\"] }}]\n\
          [switch]\nbuffer = \"1000 packets\"\n[[line]]\non = \"r -> b\"\n{impairment}\n"
     );
-    let scenario = Scenario::parse_for(&text, &no_file, Substrate::Emulator).expect("a scenario");
-    let lab = match Lab::up(&scenario, &Options::default()) {
-        Ok(lab) => lab,
-        Err(error @ LabError::NotPermitted) => {
-            println!("SKIPPED {name}: {error}");
-            return None;
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let lab = up(name, &text)?;
     let (a, b) = (&lab.hosts()[0], &lab.hosts()[1]);
     let at = |port| SocketAddr::new(b.ipv4().into(), port);
     let serve = ServeOptions {
         owamp: vec![at(861)],
-        twamp: Vec::new(),
         stamp: vec![at(862)],
-        requests: Vec::new(),
-        modes: Modes::OPEN,
-        secrets: Vec::new(),
         policy: Policy {
             allow: vec!["10.0.0.0/8".parse().expect("a range")],
             ..Policy::default()
         },
-        once: false,
-        clock: WallClock::default(),
+        ..ServeOptions::default()
     };
     let serving = b.run(|| Serving::start(serve)).expect("a thread");
     let _serving = serving.expect("ports");

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A mesh of a peer that answers and one that does not.
 
-use slowpath_path::control::Modes;
 use slowpath_path::mesh::{Measurement, Mesh, MeshStart};
 use slowpath_path::report::{Reading, of_two_way};
-use slowpath_path::serve::{Policy, ServeOptions, Serving};
+use slowpath_path::serve::{ServeOptions, Serving};
 use slowpath_path::session::{TestOptions, TwoWayKind, measure_two_way};
-use slowpath_path::socket::WallClock;
 use slowpath_path::time::Span;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,20 +14,10 @@ use std::time::Duration;
 
 fn measurement(peer: SocketAddr, kind: TwoWayKind) -> Measurement {
     let options = TestOptions {
-        peer,
-        local: None,
         packets: 20,
         slots: "0.01f".parse().expect("a schedule"),
-        padding: 0,
         timeout: Span::from_seconds(0.5).expect("a span"),
-        dscp: 0,
-        modes: Modes::OPEN,
-        credentials: None,
-        there: true,
-        back: true,
-        clock: WallClock::default(),
-        receive_buffer: None,
-        ports: None,
+        ..TestOptions::to(peer)
     };
     Arc::new(move |stop: &AtomicBool| {
         let outcome = measure_two_way(&options, kind, stop)?;
@@ -58,15 +46,8 @@ fn scraped(address: SocketAddr) -> String {
 fn a_peer_that_is_away_is_counted_and_holds_no_other() {
     let local = |port| SocketAddr::new("127.0.0.1".parse().expect("an address"), port);
     let serving = Serving::start(ServeOptions {
-        owamp: Vec::new(),
-        twamp: Vec::new(),
         stamp: vec![local(0)],
-        requests: Vec::new(),
-        modes: Modes::OPEN,
-        secrets: Vec::new(),
-        policy: Policy::default(),
-        once: false,
-        clock: WallClock::default(),
+        ..ServeOptions::default()
     });
     let serving = serving.expect("a port");
     let stamp = serving.stamp()[0];

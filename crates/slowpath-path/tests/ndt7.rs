@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The client of ndt7 against a server written from its specification, over a line of the emulator.
 
+mod emulated;
 mod pair;
 
 use pair::up;

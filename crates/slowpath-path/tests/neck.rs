@@ -1,30 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath path neck` in emulated chains: positions, rates, silent routers, both families; and as a command.
 
-use clap::Parser;
+mod emulated;
+mod printed;
+
+use emulated::up;
+use printed::{printed, takes};
 use serde_json::Value;
-use slowpath_lab::emulator::{Lab, LabError, Options};
-use slowpath_netsim::scenario::{Scenario, Substrate};
-use slowpath_path::command::{CommandError, PathCommand, run};
+use slowpath_lab::emulator::Lab;
+use slowpath_path::command::CommandError;
 
 /// A busy machine delays the emulator, which may then hide a neck. A wrong one it does not make.
 const ATTEMPTS: usize = 4;
 
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    path: PathCommand,
-}
-
 /// What the command prints.
 fn output(arguments: &str) -> Result<String, CommandError> {
-    let words = ["slowpath", "neck"]
-        .into_iter()
-        .chain(arguments.split_whitespace());
-    let cli = Cli::try_parse_from(words).expect("valid arguments");
-    let mut out = Vec::new();
-    run(&cli.path, &mut out)?;
-    Ok(String::from_utf8(out).expect("text"))
+    printed("neck", arguments)
 }
 
 /// Hosts a and b with seven routers between, 100 Mbit/s each but for one link; and more lines of TOML.
@@ -48,16 +39,7 @@ fn chain(test: &str, narrow: usize, rate: &str, more: &str) -> Option<Lab> {
          [switch]\nbuffer = \"200 packets\"\n{more}",
         links.join(", ")
     );
-    let files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
-    let scenario = Scenario::parse_for(&text, &files, Substrate::Emulator).expect("possible");
-    match Lab::up(&scenario, &Options::default()) {
-        Ok(lab) => Some(lab),
-        Err(error @ (LabError::NotPermitted | LabError::NoTun(_))) => {
-            println!("SKIPPED {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    up(test, &text)
 }
 
 /// The JSON that host a prints of host b; tried again while there is no verdict.
@@ -180,8 +162,7 @@ fn the_load_keeps_to_the_rate_and_the_count_that_are_allowed() {
 #[test]
 fn wrong_arguments_are_named() {
     for wrong in ["a --trains 0", "a --size 100", "a -4 -6", "a --max-ttl 65"] {
-        let words = ["slowpath", "neck"].into_iter().chain(wrong.split(' '));
-        assert!(Cli::try_parse_from(words).is_err(), "{wrong}");
+        assert!(!takes("neck", wrong), "{wrong}");
     }
     let error = output("127.0.0.1 -S ::1").expect_err("two families");
     assert_eq!(error.code(), 2);

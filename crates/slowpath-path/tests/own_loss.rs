@@ -4,11 +4,9 @@
 mod line;
 
 use line::{Fate, Line, Toward, address, open_server};
-use slowpath_path::control::Modes;
 use slowpath_path::report::{Note, Reading, of_one_way, text};
 use slowpath_path::serve::Serving;
 use slowpath_path::session::{TestOptions, measure};
-use slowpath_path::socket::WallClock;
 use slowpath_path::time::Span;
 use std::fs;
 use std::net::SocketAddr;
@@ -59,20 +57,13 @@ fn a_starved_receiver_with_a_small_buffer_blames_itself() {
     let bind = SocketAddr::new(address(Line::B4), 861);
     let _serving = line.at(Toward::B, || Serving::start(open_server()).expect("ports"));
     let test = TestOptions {
-        peer: bind,
-        local: None,
         packets: 6_000,
         slots: "0.0005f".parse().expect("a schedule"),
         padding: 1_000,
         timeout: Span::from_seconds(4.0).expect("a span"),
-        dscp: 0,
-        modes: Modes::OPEN,
-        credentials: None,
         there: false,
-        back: true,
-        clock: WallClock::default(),
         receive_buffer: Some(8_192),
-        ports: None,
+        ..TestOptions::to(bind)
     };
     // What another thread of the group uses is not left for the receiver, however fast the core.
     let ended = AtomicBool::new(false);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests on real sockets: keys, limits, and clients that are hostile.
 
-use slowpath_path::control::{Credentials, Modes};
+use slowpath_path::control::Credentials;
 use slowpath_path::requests::message::{
     Answer, Command, DataUse, Direction, Octets, Opened, Opening, Refusal, Request, StreamOptions,
     ThroughputRequest, Token,
 };
 use slowpath_path::requests::{GREETING, Greeting, Link, LinkError, RequestError, Side};
 use slowpath_path::serve::{Policy, ServeOptions, Serving, ThroughputLimits};
-use slowpath_path::socket::WallClock;
 use slowpath_path::throughput::{ThroughputOptions, measure_throughput};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -22,18 +21,13 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn serving(policy: Policy, keys: &[(&str, &str)]) -> Serving {
     Serving::start(ServeOptions {
-        owamp: Vec::new(),
-        twamp: Vec::new(),
-        stamp: Vec::new(),
         requests: vec![ANY.parse().expect("an address")],
-        modes: Modes::OPEN,
         secrets: keys
             .iter()
             .map(|(name, secret)| key(name, secret))
             .collect(),
         policy,
-        once: false,
-        clock: WallClock::default(),
+        ..ServeOptions::default()
     })
     .expect("a port")
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traces through emulated networks: what the scenario has is what is found.
 
+mod emulated;
 mod network;
 
-use network::{addresses, four_ways, network, router, routers, row, traced, up};
+use emulated::up;
+use network::{addresses, four_ways, network, router, routers, row, traced};
 use slowpath_path::route::result::{Ecn, HopKind, Mark};
 use slowpath_path::route::{Engine, TraceOptions};
 use std::collections::BTreeSet;

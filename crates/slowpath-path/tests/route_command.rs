@@ -1,33 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath path route` as it is called.
 
+mod emulated;
 mod network;
 mod pair;
+mod printed;
 
-use clap::Parser;
-use network::{network, row, up};
+use emulated::up;
+use network::{network, row};
 use pair::server;
+use printed::printed;
 use serde_json::Value;
-use slowpath_path::command::{CommandError, PathCommand, run};
+use slowpath_path::command::CommandError;
 use slowpath_path::serve::Serving;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    path: PathCommand,
-}
-
 /// What the command prints.
 fn output(arguments: &str) -> Result<String, CommandError> {
-    let words = ["slowpath", "route"]
-        .into_iter()
-        .chain(arguments.split_whitespace());
-    let cli = Cli::try_parse_from(words).expect("valid arguments");
-    let mut out = Vec::new();
-    run(&cli.path, &mut out)?;
-    Ok(String::from_utf8(out).expect("text"))
+    printed("route", arguments)
 }
 
 #[test]

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traces through emulated networks with a fault: it is found at its hop, and what looks like one is not.
 
+mod emulated;
 mod network;
 
-use network::{router, row, traced, up};
+use emulated::up;
+use network::{router, row, traced};
 use slowpath_path::route::result::{BlackHole, Ecn, HopKind, Mark, MarkChange, RouteNote};
 use slowpath_path::route::{Engine, TraceOptions, text, trace};
 use std::net::IpAddr;

@@ -2,11 +2,9 @@
 //! Scapy's STAMP at the other end, in both roles. Its wheel is put into the user's cache by `tools/scapy/peer.py --install`.
 
 use serde_json::Value;
-use slowpath_path::control::Modes;
 use slowpath_path::report::{Reading, Way, of_two_way, text};
-use slowpath_path::serve::{Policy, ServeOptions, Serving};
+use slowpath_path::serve::{ServeOptions, Serving};
 use slowpath_path::session::{TestOptions, TwoWayKind, measure_two_way};
-use slowpath_path::socket::WallClock;
 use slowpath_path::time::Span;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -45,20 +43,11 @@ fn scapy_reflects_what_we_send_and_its_losses_are_found() {
     let mut lines = BufReader::new(scapy.stdout.take().expect("piped")).lines();
     let port = lines.next().expect("a line").expect("text");
     let options = TestOptions {
-        peer: format!("127.0.0.1:{port}").parse().expect("an address"),
-        local: None,
         packets: 50,
         slots: "0.02f".parse().expect("a schedule"),
         padding: 8,
         timeout: Span::from_seconds(3.0).expect("a span"),
-        dscp: 0,
-        modes: Modes::OPEN,
-        credentials: None,
-        there: true,
-        back: true,
-        clock: WallClock::default(),
-        receive_buffer: None,
-        ports: None,
+        ..TestOptions::to(format!("127.0.0.1:{port}").parse().expect("an address"))
     };
     let outcome = measure_two_way(&options, TwoWayKind::Stamp, &AtomicBool::new(false))
         .expect("a measurement");
@@ -102,15 +91,8 @@ fn we_reflect_what_scapy_sends() {
         }
     };
     let serving = Serving::start(ServeOptions {
-        owamp: Vec::new(),
-        twamp: Vec::new(),
         stamp: vec!["127.0.0.1:0".parse().expect("an address")],
-        requests: Vec::new(),
-        modes: Modes::OPEN,
-        secrets: Vec::new(),
-        policy: Policy::default(),
-        once: false,
-        clock: WallClock::default(),
+        ..ServeOptions::default()
     })
     .expect("a port");
     let port = serving.stamp()[0].port().to_string();

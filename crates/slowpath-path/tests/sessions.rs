@@ -9,7 +9,6 @@ use slowpath_path::report::{PathReport, Reading, Way, of_one_way, of_two_way, te
 use slowpath_path::results::Summary;
 use slowpath_path::serve::{Policy, ServeOptions, Serving};
 use slowpath_path::session::{OneWayOutcome, TestOptions, TwoWayKind, measure, measure_two_way};
-use slowpath_path::socket::WallClock;
 use slowpath_path::time::Span;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -21,7 +20,6 @@ fn serve_options(v6: bool, secrets: Vec<Credentials>) -> ServeOptions {
         owamp: vec![SocketAddr::new(bind, 861)],
         twamp: vec![SocketAddr::new(bind, 862)],
         stamp: vec![SocketAddr::new(bind, 862)],
-        requests: Vec::new(),
         modes: Modes(15),
         secrets,
         policy: Policy {
@@ -31,27 +29,20 @@ fn serve_options(v6: bool, secrets: Vec<Credentials>) -> ServeOptions {
             ],
             ..Policy::default()
         },
-        once: false,
-        clock: WallClock::default(),
+        ..ServeOptions::default()
     }
 }
 
 fn test_options(v6: bool, packets: u32, port: u16) -> TestOptions {
     TestOptions {
-        peer: SocketAddr::new(address(if v6 { Line::B6 } else { Line::B4 }), port),
-        local: None,
         packets,
         slots: "0.002f".parse().expect("a schedule"),
         padding: 20,
         timeout: Span::from_seconds(1.0).expect("a span"),
-        dscp: 0,
-        modes: Modes::OPEN,
-        credentials: None,
-        there: true,
-        back: true,
-        clock: WallClock::default(),
-        receive_buffer: None,
-        ports: None,
+        ..TestOptions::to(SocketAddr::new(
+            address(if v6 { Line::B6 } else { Line::B4 }),
+            port,
+        ))
     }
 }
 

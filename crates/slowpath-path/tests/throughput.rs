@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Throughput over lines of the emulator: rates by arithmetic, and what limited by what was set up.
 
+mod emulated;
 mod pair;
 
 use pair::{server, up};

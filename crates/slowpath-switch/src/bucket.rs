@@ -3,7 +3,7 @@
 
 use crate::time::Time;
 
-/// Parts of a token that a picosecond brings are counted: a token has so many.
+/// Parts of a token: at a rate of one token a second, a picosecond brings one part.
 const PARTS: u128 = 1_000_000_000_000;
 
 /// A token bucket: begins full, is filled at a rate up to its size, and what takes more than it
@@ -36,7 +36,7 @@ impl TokenBucket {
         }
     }
 
-    /// Takes so many tokens if it holds them. A time before that of the last call counts as that.
+    /// Takes `tokens` tokens if it holds them. A time before that of the last call counts as that.
     pub fn take(&mut self, now: Time, tokens: u64) -> bool {
         // Both factors are below 2^64, and `size` is below 2^64 * 10^12: no sum overflows.
         let filled = u128::from(self.rate) * u128::from(now.since(self.at).0);

@@ -12,12 +12,10 @@ mod peer;
 
 use captures::{Capture, Packet};
 use hosts::Hosts;
-use slowpath_path::control::Modes;
 use slowpath_path::report::{Reading, of_one_way};
 use slowpath_path::schedule::{Schedule, Slots};
 use slowpath_path::serve::{Policy, ServeOptions, Serving};
 use slowpath_path::session::{Measured, OneWayOutcome, TestOptions, measure};
-use slowpath_path::socket::WallClock;
 use slowpath_path::time::{Span, Timestamp};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -99,35 +97,19 @@ fn sessions(hosts: &Hosts, slots: &Slots) -> Vec<OneWayOutcome> {
     let serving = hosts.inside(1, || {
         Serving::start(ServeOptions {
             owamp: vec![listen],
-            twamp: Vec::new(),
-            stamp: Vec::new(),
-            requests: Vec::new(),
-            modes: Modes::OPEN,
-            secrets: Vec::new(),
             policy: Policy {
                 allow: vec![format!("{}/24", Hosts::A).parse().expect("a range")],
                 ..Policy::default()
             },
-            once: false,
-            clock: WallClock::default(),
+            ..ServeOptions::default()
         })
     });
     let _serving = serving.expect("the ports are free in a fresh namespace");
     let options = TestOptions {
-        peer: listen,
-        local: None,
         packets: RATE * SECONDS,
         slots: slots.clone(),
-        padding: 0,
         timeout: Span::from_seconds(2.0).expect("a span"),
-        dscp: 0,
-        modes: Modes::OPEN,
-        credentials: None,
-        there: true,
-        back: true,
-        clock: WallClock::default(),
-        receive_buffer: None,
-        ports: None,
+        ..TestOptions::to(listen)
     };
     let never = AtomicBool::new(false);
     hosts.inside(0, || {

@@ -6,9 +6,8 @@ use serde_json::Value;
 use slowpath_lab::emulator::{Host, Lab, Options};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_path::command::{PathCommand, run};
-use slowpath_path::control::Modes;
 use slowpath_path::serve::{CidrError, Policy, ServeOptions, Serving};
-use slowpath_path::socket::{WallClock, monotonic, precise_timers, sleep_until};
+use slowpath_path::socket::{monotonic, precise_timers, sleep_until};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,9 +74,6 @@ impl Network {
             owamp: port(861),
             twamp: port(862),
             stamp: port(862),
-            requests: Vec::new(),
-            modes: Modes::OPEN,
-            secrets: Vec::new(),
             policy: Policy {
                 allow: vec![
                     "10.0.0.0/8"
@@ -86,8 +82,7 @@ impl Network {
                 ],
                 ..Policy::default()
             },
-            once: false,
-            clock: WallClock::default(),
+            ..ServeOptions::default()
         };
         let started = self.host("b")?.run(|| Serving::start(options));
         let serving = started.map_err(|error| error.to_string())?;

@@ -11,7 +11,8 @@ const KIND: u64 = 2;
 pub const RUNS_EACH: usize = 4;
 
 /// What is planted, by the names in JSON.
-pub const SIGNATURES: [&str; 6] = [
+pub const SIGNATURES: [&str; 7] = [
+    "no_loss",
     "bit_errors",
     "shallow_buffer",
     "policer",
@@ -45,6 +46,7 @@ fn planted(signature: &str, back: bool, draw: &mut Draw) -> Planted {
     chain.rates = vec![1000.0, 500.0, 1000.0];
     let mut cross = None;
     let text = match signature {
+        "no_loss" => "nothing is lost".to_owned(),
         "bit_errors" => {
             // Of a full packet of 12,000 bits 1 to 5 % is lost.
             let rate = draw.by_factor(0.01, 0.05) / 12_000.0;

@@ -9,11 +9,10 @@ use crate::file::{Finished, SessionFile, SkipsPlace};
 use crate::pscheduler::Run;
 use crate::report::{PathReport, Reading, of_one_way, of_two_way, text};
 use crate::results::Corrections;
-use crate::schedule::{Slot, Slots};
 use crate::session::{
     Measured, OneWayOutcome, PathError, TestOptions, TwoWayKind, measure, measure_two_way,
 };
-use crate::socket::{WallClock, monotonic, sleep_until};
+use crate::socket::{monotonic, sleep_until};
 use crate::time::Span;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -305,22 +304,14 @@ pub(super) fn test_options(
     (timeout, dscp): (Span, u8),
     (modes, credentials): (Modes, Option<Credentials>),
 ) -> TestOptions {
-    let second = Slot::Fixed(Span(1 << 32));
     TestOptions {
-        peer,
         local: ends.source,
-        packets: PACKETS,
-        slots: Slots::new(vec![second]).expect("one slot"),
-        padding: 0,
         timeout,
         dscp,
         modes,
         credentials,
-        there: true,
-        back: true,
-        clock: WallClock::default(),
-        receive_buffer: None,
         ports: ends.ports,
+        ..TestOptions::to(peer)
     }
 }
 

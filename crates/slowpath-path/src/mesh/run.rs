@@ -144,7 +144,7 @@ struct Peer {
     failed: AtomicBool,
 }
 
-/// How long to wait after so many failures in a row.
+/// How long to wait after a number of failures in a row.
 fn pause(failures: u32) -> Duration {
     let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
     doubled.min(LONGEST_PAUSE)

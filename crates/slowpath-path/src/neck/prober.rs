@@ -149,7 +149,7 @@ impl<'a> Prober<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// A train to so many hops whose packets have at most so many octets of IP.
+    /// A train to a number of hops, whose packets have at most `octets` octets of IP.
     pub fn plan(&self, hops: u8, load_packets: u32, octets: usize) -> TrainPlan {
         // Payloads of probes are even, and those of trains longer than the small ones.
         let payload = (self.payload_of(octets) & !1).max(2 * PAYLOAD);

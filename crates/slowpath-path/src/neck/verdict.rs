@@ -26,7 +26,7 @@ pub enum NeckVerdict {
     NotFound,
 }
 
-/// Joins the findings on a path of so many hops.
+/// Joins both methods' findings on a path of `hops` hops.
 #[must_use]
 pub fn combine(
     trains: Option<&TrainsFinding>,

@@ -258,7 +258,7 @@ impl Channel {
         self.input.extend_from_slice(octets);
     }
 
-    /// How many octets can be taken in without those of a further message: so many that a reader does not take data that
+    /// How many octets can be taken in without those of a further message, so that a reader does not take data that
     /// follow the message.
     ///
     /// # Errors

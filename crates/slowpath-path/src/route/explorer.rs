@@ -25,7 +25,7 @@ pub struct Limits {
     pub max_ttl: u8,
     /// The most flows: each is a socket.
     pub flows: usize,
-    /// After so many unanswered hops in a row a flow goes no further.
+    /// A flow goes no further after this number of unanswered hops in a row.
     pub gap: u8,
     /// How often a flow is probed at one distance.
     pub tries: u8,

@@ -22,7 +22,7 @@ pub fn least(v6: bool) -> u32 {
 pub enum Outcome {
     /// The destination answered.
     Answered,
-    /// It was too large for a link that takes so many octets, as this router says; 0: it names none.
+    /// It was too large for a link with this MTU in octets, as this router says; 0: it names none.
     TooBig(u32, IpAddr),
     /// Nothing came.
     Unanswered,

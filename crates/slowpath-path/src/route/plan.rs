@@ -34,7 +34,7 @@ impl Probe {
 pub enum ReplyKind {
     /// The time to live ran out.
     Expired,
-    /// The packet was too large for the next link, which takes so many octets; 0: the router did not say
+    /// The packet was too large for the next link, with its MTU in octets; 0: the router did not say
     /// (RFC 1191 section 5).
     TooBig(u32),
     /// It reached the destination.

@@ -195,7 +195,7 @@ impl<'a> Prober<'a> {
         Ok(quotes)
     }
 
-    /// Waits for an answer, so many nanoseconds at the most.
+    /// Waits for an answer, `nanos` nanoseconds at the most.
     fn wait(&self, nanos: i64) -> io::Result<()> {
         let waiting = self.flows.iter().filter(|flow| flow.under_way.is_some());
         let mut polls: Vec<libc::pollfd> = waiting

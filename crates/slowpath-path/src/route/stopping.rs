@@ -71,7 +71,7 @@ impl StoppingRule {
     }
 }
 
-/// Moves the probabilities of having found so many addresses by one flow.
+/// Moves the probabilities of each number of addresses found by one more flow.
 fn one_more(found: &mut [f64], true_ways: usize) {
     for j in (1..=true_ways).rev() {
         let stay = found[j] * j as f64 / true_ways as f64;
@@ -81,7 +81,7 @@ fn one_more(found: &mut [f64], true_ways: usize) {
     found[0] = 0.0;
 }
 
-/// How probable it is that a node with one more way than the `ways` found shows no more than these to so many flows.
+/// How probable it is that a node with one more way than the `ways` found shows no more than these to `flows` flows.
 #[must_use]
 pub fn missed(ways: usize, flows: u32) -> f64 {
     let true_ways = ways.clamp(1, MOST_WAYS) + 1;

@@ -33,7 +33,7 @@ const UDP_PORT: u16 = 33_434;
 const TCP_PORT: u16 = 443;
 /// The source port of flows whose destination port differs.
 const SOURCE_PORT: u16 = 33_000;
-/// Ports that differ begin here, and are used for so many rounds.
+/// The first of the ports that differ, and how many rounds use different ones.
 const FIRST_PORT: u16 = 34_000;
 const PORTS_OF_ROUND: u16 = 80;
 const MOST_ROUNDS: u32 = 100;

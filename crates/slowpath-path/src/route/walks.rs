@@ -19,7 +19,7 @@ pub struct Terrain {
     pub silent: BTreeSet<u8>,
     /// The most hops.
     pub max_ttl: u8,
-    /// After so many unanswered hops in a row the first flow goes no further.
+    /// The first flow goes no further after this number of unanswered hops in a row.
     pub gap: u8,
 }
 

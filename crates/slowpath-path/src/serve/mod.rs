@@ -56,6 +56,23 @@ pub struct ServeOptions {
     pub clock: WallClock,
 }
 
+impl Default for ServeOptions {
+    /// Nothing is served: in open mode, for this machine only, once addresses are named.
+    fn default() -> Self {
+        ServeOptions {
+            owamp: Vec::new(),
+            twamp: Vec::new(),
+            stamp: Vec::new(),
+            requests: Vec::new(),
+            modes: Modes::OPEN,
+            secrets: Vec::new(),
+            policy: Policy::default(),
+            once: false,
+            clock: WallClock::default(),
+        }
+    }
+}
+
 /// What happened, counted.
 #[derive(Debug, Default)]
 pub struct ServeCounters {

@@ -359,7 +359,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A route as a message holds it: a long one has only so many of its flows.
+/// A route that fits into a message: of a long one, flows and changes are left out.
 fn fitting(mut route: Route) -> Option<serde_json::Value> {
     loop {
         let value = serde_json::to_value(&route).ok()?;

@@ -135,7 +135,7 @@ impl RunningTests {
 }
 
 impl State {
-    /// Whether the peer has begun fewer than so many within a minute; then this one counts.
+    /// Whether the peer has begun fewer tests than its limit within a minute; then this one counts.
     fn may_begin(&mut self, peer: IpAddr, most: usize, now: Instant) -> bool {
         let old = |begun: &Instant| now.saturating_duration_since(*begun) >= MINUTE;
         for begun in self.recent.values_mut() {

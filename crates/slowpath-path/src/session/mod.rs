@@ -17,7 +17,7 @@ pub use twoway::{TwoWayKind, TwoWayOutcome, measure_two_way};
 
 use crate::control::{ControlError, Credentials, Modes};
 use crate::keys::Block;
-use crate::schedule::Slots;
+use crate::schedule::{Slot, Slots};
 use crate::socket::{PortRange, WallClock, monotonic};
 use crate::time::{Span, Timestamp};
 use std::io;
@@ -54,6 +54,32 @@ pub struct TestOptions {
     pub receive_buffer: Option<usize>,
     /// Ports for test packets; `None`: any.
     pub ports: Option<PortRange>,
+}
+
+impl TestOptions {
+    /// Both ways to a peer with the defaults of owping: 100 packets, 0.1 s from each other on average,
+    /// without padding, in open mode; a packet is lost after 10 s.
+    #[must_use]
+    pub fn to(peer: SocketAddr) -> Self {
+        // 0.1 in 32.32 fixed point.
+        let tenth = Slot::Exponential(Span((1 << 32) / 10));
+        TestOptions {
+            peer,
+            local: None,
+            packets: 100,
+            slots: Slots::new(vec![tenth]).expect("one slot"),
+            padding: 0,
+            timeout: Span(10 << 32),
+            dscp: 0,
+            modes: Modes::OPEN,
+            credentials: None,
+            there: true,
+            back: true,
+            clock: WallClock::default(),
+            receive_buffer: None,
+            ports: None,
+        }
+    }
 }
 
 /// Why a measurement did not come about.

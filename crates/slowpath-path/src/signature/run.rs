@@ -3,7 +3,7 @@
 
 use super::plan::{Plan, PlanError, SessionPlan};
 use super::tables::{Numbered, Observed, segments};
-use crate::control::{Modes, SendStamp};
+use crate::control::SendStamp;
 use crate::packet::{Protection, header_length, reply_length, stamp};
 use crate::record::{Record, SkipRange};
 use crate::report::Way;
@@ -12,7 +12,7 @@ use crate::session::{
     Measured, OneWayOutcome, PathError, TestOptions, TwoWayKind, TwoWayOutcome, measure,
     measure_two_way,
 };
-use crate::socket::{WallClock, monotonic};
+use crate::socket::monotonic;
 use crate::time::{Span, Timestamp};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -86,20 +86,10 @@ impl LossOptions {
         let second = Span(1 << 32);
         LossOptions {
             test: TestOptions {
-                peer,
-                local: None,
                 packets: 1,
                 slots: Slots::new(vec![Slot::Fixed(second)]).expect("one slot"),
-                padding: 0,
                 timeout: second,
-                dscp: 0,
-                modes: Modes::OPEN,
-                credentials: None,
-                there: true,
-                back: true,
-                clock: WallClock::default(),
-                receive_buffer: None,
-                ports: None,
+                ..TestOptions::to(peer)
             },
             protocol,
             whole: Duration::from_secs(60),

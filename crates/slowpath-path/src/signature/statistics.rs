@@ -209,13 +209,13 @@ const MOST_EVENTS: usize = 900;
 /// Packets' places that it takes, of all stretches.
 const MOST_TRIALS: usize = 1_500;
 
-/// Of each stretch at the least, if it has so many.
+/// The least number for each stretch, as far as it has them.
 const FEWEST_TRIALS: usize = 250;
 
 /// Frequencies looked at between two independent ones.
 const OVERSAMPLING: f64 = 4.0;
 
-/// The largest of so densely spaced lines exceeds a bound about so many times as often as the largest of independent
+/// How much more often the largest of such densely spaced lines exceeds a bound than the largest of independent
 /// ones (Baluev 2008, compared with 1,000 spectra of independent events).
 const DENSE: f64 = 3.0;
 

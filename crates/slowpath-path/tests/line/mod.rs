@@ -3,9 +3,7 @@
 //! becomes of each. Packets are known by their UDP ports and the sequence number that test packets begin with.
 #![allow(dead_code)]
 
-use slowpath_path::control::Modes;
 use slowpath_path::serve::{Policy, ServeOptions};
-use slowpath_path::socket::WallClock;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -294,16 +292,10 @@ pub fn address(text: &str) -> IpAddr {
 pub fn open_server() -> ServeOptions {
     ServeOptions {
         owamp: vec![SocketAddr::new(address(Line::B4), 861)],
-        twamp: Vec::new(),
-        stamp: Vec::new(),
-        requests: Vec::new(),
-        modes: Modes::OPEN,
-        secrets: Vec::new(),
         policy: Policy {
             allow: vec!["10.99.0.0/24".parse().expect("a range")],
             ..Policy::default()
         },
-        once: false,
-        clock: WallClock::default(),
+        ..ServeOptions::default()
     }
 }

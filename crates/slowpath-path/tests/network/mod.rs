@@ -2,27 +2,12 @@
 //! Emulated networks between hosts a and b, and traces through them.
 #![allow(dead_code)]
 
-use slowpath_lab::emulator::{Lab, LabError, Options};
-use slowpath_netsim::scenario::{Scenario, Substrate};
+use slowpath_lab::emulator::Lab;
 use slowpath_path::route::result::Hop;
 use slowpath_path::route::{Route, TraceOptions, trace};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
-
-/// Brings a network up; `None`, with the reason, where that is not possible.
-pub fn up(test: &str, text: &str) -> Option<Lab> {
-    let files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
-    let scenario = Scenario::parse_for(text, &files, Substrate::Emulator).expect("possible");
-    match Lab::up(&scenario, &Options::default()) {
-        Ok(lab) => Some(lab),
-        Err(error @ (LabError::NotPermitted | LabError::NoTun(_))) => {
-            println!("SKIPPED {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 /// Hosts a and b, routers, links of 100 Mbit/s and 1 ms, and more lines of TOML.
 pub fn network(routers: &[&str], links: &[(&str, &str)], more: &str) -> String {

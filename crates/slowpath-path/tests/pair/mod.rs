@@ -2,11 +2,8 @@
 //! Two hosts of the emulator with a router between them, and a server that answers requests.
 #![allow(dead_code, reason = "not every test file uses all of it")]
 
-use slowpath_lab::emulator::{Lab, LabError, Options};
-use slowpath_netsim::scenario::{Scenario, Substrate};
-use slowpath_path::control::Modes;
+use slowpath_lab::emulator::Lab;
 use slowpath_path::serve::{Policy, ServeOptions};
-use slowpath_path::socket::WallClock;
 use std::net::SocketAddr;
 
 /// Hosts a and b with router r1 between them, and more lines of TOML; `None`, with the reason, where that is not possible.
@@ -19,32 +16,17 @@ pub fn up(test: &str, link: &str, more: &str) -> Option<Lab> {
     // wait for a processor would be what is measured.
     // SAFETY: three numbers. Refused without privilege, and then the network is too.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-    let files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
-    let scenario = Scenario::parse_for(&text, &files, Substrate::Emulator).expect("possible");
-    match Lab::up(&scenario, &Options::default()) {
-        Ok(lab) => Some(lab),
-        Err(error @ (LabError::NotPermitted | LabError::NoTun(_))) => {
-            println!("SKIPPED {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    crate::emulated::up(test, &text)
 }
 
 /// A server of requests only.
 pub fn server(listen: SocketAddr, allow: &str) -> ServeOptions {
     ServeOptions {
-        owamp: Vec::new(),
-        twamp: Vec::new(),
-        stamp: Vec::new(),
         requests: vec![listen],
-        modes: Modes::OPEN,
-        secrets: Vec::new(),
         policy: Policy {
             allow: vec![allow.parse().expect("a range")],
             ..Policy::default()
         },
-        once: false,
-        clock: WallClock::default(),
+        ..ServeOptions::default()
     }
 }

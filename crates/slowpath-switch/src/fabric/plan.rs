@@ -56,7 +56,7 @@ impl BitErrors {
     /// No bit is.
     pub const NONE: BitErrors = BitErrors(0);
 
-    /// Whether a packet of so many bytes has a damaged bit, by a uniform 64-bit number: the number is not below
+    /// Whether a packet of `bytes` bytes has a damaged bit, by a uniform 64-bit number: the number is not below
     /// (1 - p)^bits in parts of 2^64, where 1 - p is rounded down and so is each product of the powers of two that make up
     /// the exponent, from the smallest on.
     pub(super) fn damage(self, bytes: u32, number: u64) -> bool {

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 /// Load packets of the first train.
 pub(super) const LOAD_PACKETS: u32 = 60;
-/// Where trains pass in less than so long, ns, they are made longer, up to so many load packets.
+/// Trains that pass in less than this, ns, are made longer, up to a limit of load packets.
 const SHORTEST_GAP: f64 = 5e6;
 const MOST_LOAD_PACKETS: u32 = 200;
 const LEAST_LOAD_PACKETS: u32 = 15;

@@ -17,7 +17,7 @@ struct Network {
     links: Vec<Vec<Vec<usize>>>,
     /// Distances that answer nothing.
     silent: Vec<u8>,
-    /// Distances that answer so many probes, and then one a second.
+    /// Distances that answer a number of probes, and then one a second.
     limited: BTreeMap<u8, u32>,
     seed: u64,
     /// When the limited ones last answered, and how many at once are left.

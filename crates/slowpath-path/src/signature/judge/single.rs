@@ -6,7 +6,7 @@ use crate::signature::statistics::{Count, Period, Stretch, at_least, chi_squared
 use crate::signature::tables::{Packet, PacketCell, Segment};
 use std::collections::BTreeMap;
 
-/// Losses with at most so many packets between them that came are one event.
+/// Losses are one event if at most this number of packets between them came.
 const JOINED_PACKETS: usize = 2;
 
 /// If they are also no further from each other than this, ns.

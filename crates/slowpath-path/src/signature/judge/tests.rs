@@ -78,7 +78,7 @@ fn over(seed: u64, path: &mut Fates<'_>) -> Observed {
     }
 }
 
-/// A queue of so many octets in front of a line.
+/// A queue in front of a line, with its size in octets.
 struct Queue {
     rate: f64,
     room: f64,
